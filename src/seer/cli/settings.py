@@ -1,0 +1,140 @@
+"""All settings of the command line: one struct, from which flags, TOML names and help follow.
+
+A setting is called the same in a TOML file (`kv_tokens`) and as a flag (`--kv-tokens`). Flags win
+over the file, the file over the defaults, which suit a laptop. What is checked here needs no model;
+sampling values are checked by SamplingParams, scheduling values by RolloutConfig.
+"""
+
+from typing import Annotated
+
+import msgspec
+
+from seer.errors import InvalidInput
+from seer.types import SamplingParams
+
+
+def _help(text: str) -> msgspec.Meta:
+    return msgspec.Meta(description=text)
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings that `seer rollout` and `seer bench` share."""
+
+    prompts: Annotated[
+        str, _help("prompts.jsonl, prompts.parquet or reasoning-gym:<task>[,<task>...]")
+    ]
+    num_prompts: Annotated[
+        int | None, _help("use the first N prompts (default: all of a file, 8 of reasoning-gym)")
+    ] = None
+    group_size: Annotated[int, _help("responses for each prompt")] = 8
+
+    model: Annotated[
+        str | None,
+        _help("model directory in Hugging Face format (default: SmolLM2-135M-Instruct)"),
+    ] = None
+    dtype: Annotated[str, _help("bfloat16, or float32 for texts that no setting changes")] = (
+        "bfloat16"
+    )
+    device: Annotated[str, _help("cpu or cuda")] = "cpu"
+    logprobs: Annotated[
+        str, _help("raw (of the model) or processed (after temperature and filters)")
+    ] = "processed"
+
+    instances: Annotated[int, _help("model instances, each a process")] = 2
+    kv_tokens: Annotated[int, _help("tokens of KV that one instance holds")] = 8192
+    max_running: Annotated[int, _help("requests that one instance runs at once")] = 32
+    chunk_size: Annotated[int, _help("tokens a request generates before it is placed anew")] = 128
+    max_spread: Annotated[
+        int, _help("difference of running requests up to which cached KV decides the placement")
+    ] = 2
+    pull_gap_tokens: Annotated[
+        int, _help("cached tokens by which another instance must lead for KV to be moved")
+    ] = 0
+    pool_bytes: Annotated[int, _help("host memory for KV that leaves its instance")] = 256 << 20
+    pool_disk_bytes: Annotated[int, _help("disk space for what the host memory cannot hold")] = 0
+
+    temperature: Annotated[float, _help("softmax temperature; 0 is greedy")] = 0.8
+    top_p: Annotated[float, _help("nucleus mass; 1 is off")] = 1.0
+    top_k: Annotated[int, _help("keep the k likeliest tokens; 0 is off")] = 0
+    min_p: Annotated[float, _help("keep tokens of at least min_p times the top; 0 is off")] = 0.0
+    max_tokens: Annotated[int, _help("limit of output tokens of a response")] = 256
+    stop: Annotated[list[str], _help("string that ends a response (repeatable)")] = []
+    ignore_eos: Annotated[bool, _help("go on after the model's end token")] = False
+    seed: Annotated[int, _help("key of every random draw, and of reasoning-gym's items")] = 0
+
+    def __post_init__(self) -> None:
+        if self.num_prompts is not None and self.num_prompts < 1:
+            raise InvalidInput("num_prompts", self.num_prompts, "allowed: an integer >= 1")
+        if self.group_size < 1:
+            raise InvalidInput("group_size", self.group_size, "allowed: an integer >= 1")
+        if self.max_running < 1:
+            raise InvalidInput("max_running", self.max_running, "allowed: an integer >= 1")
+        if self.pool_disk_bytes > 0 and self.pool_bytes == 0:
+            raise InvalidInput(
+                "pool_disk_bytes",
+                self.pool_disk_bytes,
+                "allowed: 0 while pool_bytes is 0, since KV reaches the disk through host memory",
+            )
+
+    @property
+    def policy_names(self) -> list[str]:
+        """The policies that the command runs."""
+        raise NotImplementedError
+
+    @property
+    def sampling(self) -> SamplingParams:
+        """The settings that decide how tokens are drawn. Raises InvalidInput on a bad one."""
+        return SamplingParams(
+            temperature=self.temperature,
+            top_p=self.top_p,
+            top_k=self.top_k,
+            min_p=self.min_p,
+            max_tokens=self.max_tokens,
+            stop=tuple(self.stop),
+            ignore_eos=self.ignore_eos,
+            seed=self.seed,
+        )
+
+
+class RolloutSettings(Settings, frozen=True, kw_only=True):
+    """Settings of `seer rollout`."""
+
+    policy: Annotated[str, _help("divided, interleaved or group_round_robin")] = "divided"
+    out: Annotated[str, _help("directory for the results; must be empty unless resumed")] = (
+        "out/rollout"
+    )
+    format: Annotated[str, _help("completions as parquet or jsonl")] = "parquet"
+    resume: Annotated[bool, _help("go on with the interrupted rollout in `out`")] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.format not in {"parquet", "jsonl"}:
+            raise InvalidInput("format", self.format, "allowed: parquet, jsonl")
+
+    @property
+    def policy_names(self) -> list[str]:
+        """The policy, as a list of one."""
+        return [self.policy]
+
+
+class BenchSettings(Settings, frozen=True, kw_only=True):
+    """Settings of `seer bench`."""
+
+    policies: Annotated[str, _help("policies to compare, by commas; the first is the baseline")] = (
+        "group_round_robin,interleaved,divided"
+    )
+    repeats: Annotated[int, _help("rollouts of each policy")] = 3
+    json: Annotated[str | None, _help("file for one JSON row a policy and repeat")] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.repeats < 1:
+            raise InvalidInput("repeats", self.repeats, "allowed: an integer >= 1")
+        names = self.policy_names
+        if not all(names) or len(set(names)) != len(names):
+            raise InvalidInput("policies", self.policies, "allowed: different names by commas")
+
+    @property
+    def policy_names(self) -> list[str]:
+        """The policies in the order given."""
+        return [name.strip() for name in self.policies.split(",")]

@@ -1,0 +1,73 @@
+"""Settings from their sources: flags over a TOML file over the defaults."""
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec.structs import FieldInfo
+
+from seer.cli.settings import BenchSettings, RolloutSettings, Settings
+from seer.errors import InvalidInput
+
+SettingsT = TypeVar("SettingsT", bound=Settings)
+
+DIVIDED_ONLY = ("chunk_size", "max_spread", "pull_gap_tokens")
+"""Settings that the static policies have no use for."""
+
+
+def load_settings(
+    kind: type[SettingsT], flags: Mapping[str, object], config: Path | None
+) -> SettingsT:
+    """Settings of one command. A flag that is None was not given.
+
+    A file may serve both commands: what only the other one reads is left out.
+    """
+    given = _read_toml(config) if config else {}
+    given |= {name: value for name, value in flags.items() if value is not None}
+    if "prompts" not in given:
+        raise InvalidInput(
+            "prompts", None, "allowed: a .jsonl or .parquet file, or reasoning-gym:<task>"
+        )
+    own: dict[str, Any] = {
+        name: value for name, value in given.items() if name in kind.__struct_fields__
+    }
+    settings = kind(**own)
+    _check_contradictions(settings, own)
+    return settings
+
+
+def _read_toml(path: Path) -> dict[str, object]:
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidInput("config", str(path), f"allowed: a readable file ({error})") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidInput("config", str(path), f"allowed: a TOML file ({error})") from error
+    fields = {
+        field.name: field
+        for kind in (RolloutSettings, BenchSettings)
+        for field in msgspec.structs.fields(kind)
+    }
+    unknown = [key for key in table if key not in fields]
+    if unknown:
+        raise InvalidInput("config", ", ".join(unknown), f"allowed keys: {', '.join(fields)}")
+    return {key: _typed(fields[key], value) for key, value in table.items()}
+
+
+def _typed(field: FieldInfo, value: object) -> object:
+    try:
+        return msgspec.convert(value, type=field.type, strict=True)
+    except msgspec.ValidationError as error:
+        raise InvalidInput(field.name, value, f"allowed in a config file: {error}") from error
+
+
+def _check_contradictions(settings: Settings, given: Mapping[str, object]) -> None:
+    """Refuse settings that were given but could have no effect."""
+    policies = settings.policy_names
+    for name in DIVIDED_ONLY:
+        if name in given and "divided" not in policies:
+            raise InvalidInput(
+                name, given[name], f"allowed with policy divided, not with {', '.join(policies)}"
+            )
