@@ -1,0 +1,158 @@
+// The operations for one instruction set; SEER_ISA names the table (see CMakeLists.txt).
+#include "ops.h"
+
+#include <cmath>
+
+#include "attention.h"
+#include "rotary.h"
+#include "sampling.h"
+#include "simd.h"
+
+#define SEER_STRING(x) #x
+#define SEER_NAME(x) SEER_STRING(x)
+
+namespace seer {
+namespace {
+
+// Below this many elements a parallel region costs more than it saves.
+constexpr int64_t kParallelElements = 16384;
+
+template <typename T>
+void add_rms_norm(int rows, int dim, const T* x, T* residual, const T* weight, float eps, T* out) {
+#pragma omp parallel for if (int64_t{rows} * dim >= kParallelElements)
+  for (int row = 0; row < rows; ++row) {
+    const int64_t at = int64_t{row} * dim;
+    Vec squares = {};
+    for (int i = 0; i < dim; i += kLanes) {
+      Vec v = load_vec(x + at + i);
+      if (residual != nullptr) {
+        store_vec(residual + at + i, v + load_vec(residual + at + i));
+        v = load_vec(residual + at + i);
+      }
+      squares = squares + v * v;
+    }
+    const float factor = 1.0f / std::sqrt(sum(squares) / static_cast<float>(dim) + eps);
+    const T* in = residual != nullptr ? residual : x;
+    for (int i = 0; i < dim; i += kLanes) {
+      T rounded[kLanes];  // transformers rounds before the weight is applied
+      store_vec(rounded, load_vec(in + at + i) * factor);
+      store_vec(out + at + i, load_vec(rounded) * load_vec(weight + i));
+    }
+  }
+}
+
+template <typename T>
+void silu_mul(int rows, int dim, const T* gate_up, T* out) {
+#pragma omp parallel for if (int64_t{rows} * dim >= kParallelElements)
+  for (int row = 0; row < rows; ++row) {
+    const T* gate = gate_up + int64_t{row} * 2 * dim;
+    for (int i = 0; i < dim; i += kLanes) {
+      const Vec g = load_vec(gate + i);
+      const Vec e = exp_vec(g < 0.0f ? g : -g);  // never overflows
+      const Vec sigmoid = (g < 0.0f ? e : splat(1.0f)) / (e + 1.0f);
+      T rounded[kLanes];  // transformers rounds the activation
+      store_vec(rounded, g * sigmoid);
+      store_vec(out + int64_t{row} * dim + i, load_vec(rounded) * load_vec(gate + dim + i));
+    }
+  }
+}
+
+template <typename T>
+void attend(const AttentionShape& shape, const BatchLayout& batch, const LayerKV& kv,
+            const T* qkv, const float* rope, const T* q_norm, const T* k_norm, T* out) {
+  const auto items = attention_items<T>(shape, batch);
+  const int num_items = static_cast<int>(items.size());
+  std::vector<T> queries(static_cast<size_t>(batch.num_rows) * shape.num_heads * shape.head_dim);
+#pragma omp parallel
+  {
+#pragma omp for
+    for (int row = 0; row < batch.num_rows; ++row) {
+      store_row<T>(shape, batch, kv, row, qkv, rope, q_norm, k_norm, queries.data());
+    }
+    Scratch<T> scratch;
+#pragma omp for schedule(dynamic, 1)
+    for (int i = 0; i < num_items; ++i) {
+      attend_item<T>(shape, batch, kv, items[i], queries.data(), out, scratch);
+    }
+  }
+}
+
+template <typename T>
+void sample(int rows, int vocab, const T* logits, const SampleRow* how, bool raw, int32_t* tokens,
+            float* logprobs) {
+  // Padding lanes of the last vector never win and weigh nothing.
+  const int padded = (vocab + kLanes - 1) / kLanes * kLanes;
+#pragma omp parallel
+  {
+    SampleScratch scratch;
+#pragma omp for schedule(dynamic, 1)
+    for (int row = 0; row < rows; ++row) {
+      scratch.logits.assign(padded, -1e30f);
+      for (int i = 0; i < vocab; ++i) {
+        scratch.logits[i] = to_float(logits[int64_t{row} * vocab + i]);
+      }
+      const Drawn drawn = draw(how[row], raw, scratch);
+      tokens[row] = drawn.token;
+      logprobs[row] = drawn.logprob;
+    }
+  }
+}
+
+template <typename F, typename... Args>
+void by_dtype(DType dtype, F&& run) {
+  if (dtype == DType::kFloat32) {
+    run(float{});
+  } else {
+    run(bf16{});
+  }
+}
+
+template <typename T>
+const T* in(const void* p) {
+  return static_cast<const T*>(p);
+}
+
+template <typename T>
+T* out_of(void* p) {
+  return static_cast<T*>(p);
+}
+
+void add_rms_norm_any(DType dtype, int rows, int dim, const void* x, void* residual,
+                      const void* weight, float eps, void* out) {
+  by_dtype(dtype, [&](auto tag) {
+    using T = decltype(tag);
+    add_rms_norm<T>(rows, dim, in<T>(x), out_of<T>(residual), in<T>(weight), eps, out_of<T>(out));
+  });
+}
+
+void attend_any(DType dtype, const AttentionShape& shape, const BatchLayout& batch,
+                const LayerKV& kv, const void* qkv, const float* rope, const void* q_norm,
+                const void* k_norm, void* out) {
+  by_dtype(dtype, [&](auto tag) {
+    using T = decltype(tag);
+    attend<T>(shape, batch, kv, in<T>(qkv), rope, in<T>(q_norm), in<T>(k_norm), out_of<T>(out));
+  });
+}
+
+void silu_mul_any(DType dtype, int rows, int dim, const void* gate_up, void* out) {
+  by_dtype(dtype, [&](auto tag) {
+    using T = decltype(tag);
+    silu_mul<T>(rows, dim, in<T>(gate_up), out_of<T>(out));
+  });
+}
+
+void sample_any(DType dtype, int rows, int vocab, const void* logits, const SampleRow* how,
+                bool raw, int32_t* tokens, float* logprobs) {
+  by_dtype(dtype, [&](auto tag) {
+    using T = decltype(tag);
+    sample<T>(rows, vocab, in<T>(logits), how, raw, tokens, logprobs);
+  });
+}
+
+}  // namespace
+
+extern const OpsTable SEER_ISA;
+const OpsTable SEER_ISA = {SEER_NAME(SEER_ISA), add_rms_norm_any, attend_any, silu_mul_any,
+                           sample_any};
+
+}  // namespace seer

@@ -1,0 +1,86 @@
+"""A loaded model on one device: weights, KV memory and one step of work."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from seer.engines.keyed import uniforms_batch
+
+from seer.engines.local.batch import build_batch
+from seer.engines.local.cuda_graphs import GraphedDecoder
+from seer.engines.local.decoder import Decoder
+from seer.engines.local.kv_cache import KVCache
+from seer.engines.local.model_config import ModelConfig, read_model_config
+from seer.engines.local.ops import make_ops
+from seer.engines.local.rotary import rope_table
+from seer.engines.local.sampling import sample_params
+from seer.engines.local.spec import BLOCK_TOKENS, LocalSpec
+from seer.engines.local.weights import load_weights
+from seer.engines.serving.step_model import Draws
+from seer.engines.serving.step_plan import Planned
+from seer.rollout.engine import Tokenizer
+
+
+class LoadedModel:
+    """Runs planned steps. Not thread-safe: one step loop owns it."""
+
+    def __init__(self, spec: LocalSpec, num_threads: int = 0) -> None:
+        """`num_threads` of the calling thread's torch work; 0 leaves torch's own choice."""
+        if num_threads:
+            torch.set_num_threads(num_threads)
+        self._spec = spec
+        self._tokenizer: Tokenizer | None = None
+        self.config: ModelConfig = read_model_config(spec.model)
+        self._device = torch.device(spec.device)
+        self._dtype = torch.bfloat16 if spec.dtype == "bfloat16" else torch.float32
+        self.memory = KVCache(
+            self.config, spec.kv_tokens // BLOCK_TOKENS, BLOCK_TOKENS, self._dtype, self._device
+        )
+        rope = rope_table(spec.model, self.config, self._device)
+        self._ops = make_ops(self.config, self.memory, rope, self._device)
+        self.load(spec.model)
+
+    @property
+    def eos_token_ids(self) -> Sequence[int]:
+        """End tokens of the model's generation settings."""
+        return self.config.eos_token_ids
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """Text of tokens; the tokenizer is loaded when a stop string first asks for it."""
+        if self._tokenizer is None:
+            self._tokenizer = self._spec.tokenizer()
+        return self._tokenizer.decode(token_ids)
+
+    def load(self, path: str) -> None:
+        """Take weights from a directory of safetensors; the old ones go when these have loaded.
+
+        Raises InvalidInput when they do not fit the configuration.
+        """
+        weights = load_weights(path, self.config, self._dtype, self._device)
+        decoder = Decoder(weights, self._ops)
+        is_cuda = self._device.type == "cuda"
+        self._forward = GraphedDecoder(decoder, self._ops) if is_cuda else decoder
+
+    def salt(self, weight_version: int) -> bytes:
+        """What names this model's KV: equal salts mean that bytes may be exchanged."""
+        parts = (self.config.fingerprint, self._spec.dtype, self._ops.layout, weight_version)
+        return ":".join(map(str, parts)).encode()
+
+    @torch.inference_mode()
+    def step(self, planned: Sequence[Planned]) -> Draws:
+        """Feed all rows; draw one token for each sequence that asks for logits, in order."""
+        logits = self._forward(build_batch([p.rows for p in planned], self._device))
+        sampling = [p.run for p in planned if p.samples]
+        if not sampling:
+            return Draws(token_ids=[], logprobs=[])
+        chunks = [run.chunk for run in sampling]
+        uniforms = uniforms_batch(
+            np.array([c.sampling.seed for c in chunks], dtype=np.int64),
+            np.array([c.sampling_group for c in chunks], dtype=np.int64),
+            np.array([c.request_id.member for c in chunks], dtype=np.int64),
+            np.array([len(r.token_ids) - r.num_prompt for r in sampling], dtype=np.int64),
+        )
+        params = sample_params(
+            [c.sampling for c in chunks], uniforms, raw=self._spec.logprobs == "raw"
+        )
+        return self._ops.sample(logits, params)

@@ -1,0 +1,90 @@
+"""One chunk in the local engine, from its arrival to its end."""
+
+from dataclasses import dataclass, field
+
+from seer.engines.serving.kv_objects import RequestKV
+from seer.engines.serving.stopping import StopCheck
+from seer.types import Chunk, ChunkEnd, ChunkProgress, ChunkResult, ChunkStats, InstanceLoad
+
+PROGRESS_TOKENS = 16
+"""Tokens a progress report collects: what a lost instance may have to generate again."""
+
+
+@dataclass(slots=True)
+class Costs:
+    """Running totals behind a ChunkStats."""
+
+    num_prompt_prefilled: int = 0
+    num_output_prefilled: int = 0
+    num_preemptions: int = 0
+    num_loaded_tokens: int = 0
+    num_loaded_bytes: int = 0
+    num_load_failures: int = 0
+
+
+@dataclass(slots=True)
+class ChunkRun:
+    """State of a chunk. `kv` is None while it waits for blocks."""
+
+    chunk: Chunk
+    stop: StopCheck
+    token_ids: list[int]
+    """Prompt, earlier output, and what this chunk has generated."""
+    kv: RequestKV | None = None
+    logprobs: list[float] = field(default_factory=list)
+    num_reported: int = 0
+    costs: Costs = field(default_factory=Costs)
+
+    @property
+    def num_prompt(self) -> int:
+        """Prompt tokens."""
+        return len(self.chunk.prompt_token_ids)
+
+    @property
+    def num_generated(self) -> int:
+        """Tokens that this chunk has generated."""
+        return len(self.logprobs)
+
+    def append(self, token_id: int, logprob: float) -> ChunkEnd | None:
+        """Take a sampled token; returns why the chunk ends, if it does."""
+        self.token_ids.append(token_id)
+        self.logprobs.append(logprob)
+        if self.stop.stops(self.token_ids, self.num_prompt):
+            return ChunkEnd.STOP
+        return ChunkEnd.LENGTH if self.num_generated == self.chunk.max_tokens else None
+
+    def take_progress(self) -> ChunkProgress | None:
+        """Tokens not reported yet, once enough have come together."""
+        new = self.num_generated - self.num_reported
+        if new < PROGRESS_TOKENS:
+            return None
+        self.num_reported = self.num_generated
+        return ChunkProgress(
+            request_id=self.chunk.request_id,
+            chunk_index=self.chunk.chunk_index,
+            token_ids=self.token_ids[-new:],
+            logprobs=self.logprobs[-new:],
+        )
+
+    def result(self, end: ChunkEnd, load: InstanceLoad) -> ChunkResult:
+        """The finished chunk."""
+        return ChunkResult(
+            request_id=self.chunk.request_id,
+            chunk_index=self.chunk.chunk_index,
+            token_ids=self.token_ids[len(self.token_ids) - self.num_generated :],
+            logprobs=self.logprobs,
+            end=end,
+            stats=_stats(self.costs),
+            load=load,
+        )
+
+
+def _stats(costs: Costs) -> ChunkStats:
+    return ChunkStats(
+        num_prompt_prefilled=costs.num_prompt_prefilled,
+        num_output_prefilled=costs.num_output_prefilled,
+        num_preemptions=costs.num_preemptions,
+        num_loaded_tokens=costs.num_loaded_tokens,
+        num_loaded_bytes=costs.num_loaded_bytes,
+        num_load_failures=costs.num_load_failures,
+    )

@@ -1,0 +1,184 @@
+"""What the step thread of an engine does: commands, admission, one step, results.
+
+No thread, queue or asyncio here: `StepEngine` calls `start`, `abort`, `move`, `update`, `step` from
+its one thread and delivers what `step` returns.
+"""
+
+from dataclasses import dataclass, field
+
+from seer.kvpool.pool import PoolClient
+
+from seer.engines.serving.chunk_run import ChunkRun
+from seer.engines.serving.kv_objects import KVObjects
+from seer.engines.serving.pool_io import PoolIO
+from seer.engines.serving.step_model import StepModel
+from seer.engines.serving.step_plan import Planned, StepPlanner
+from seer.engines.serving.stopping import StopCheck
+from seer.errors import EngineFailure
+from seer.types import (
+    Chunk,
+    ChunkEnd,
+    ChunkProgress,
+    ChunkResult,
+    EngineInfo,
+    ExportKV,
+    InstanceLoad,
+    KVMove,
+    KVMoved,
+    PoolAddress,
+    RequestId,
+    WeightUpdate,
+)
+
+
+@dataclass(slots=True)
+class StepOutput:
+    """What a step, or an abort, has to report."""
+
+    progress: list[ChunkProgress] = field(default_factory=list)
+    results: list[ChunkResult] = field(default_factory=list)
+
+
+class StepLoop:
+    """State of one instance between steps."""
+
+    def __init__(
+        self,
+        model: StepModel,
+        info: EngineInfo,
+        prefill_tokens_per_step: int,
+        pool: PoolAddress | None,
+    ) -> None:
+        self._model = model
+        self._pool = PoolClient.open(pool) if pool is not None else None
+        self._block_tokens = info.block_size
+        self._objects = KVObjects(model.memory, info.block_size)
+        self._planner = StepPlanner(
+            self._objects, info.block_size, info.max_running_requests, prefill_tokens_per_step
+        )
+        self._weight_version = 0
+        self._io = self._pool_io()
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a step would do anything."""
+        return self._planner.num_running + self._planner.num_waiting > 0
+
+    def start(self, chunk: Chunk) -> None:
+        """Queue a chunk. Raises EngineFailure when it cannot be run at all."""
+        if chunk.weight_version != self._weight_version:
+            raise EngineFailure(
+                f"chunk of {chunk.request_id} wants weights {chunk.weight_version}, "
+                f"the engine has {self._weight_version}"
+            )
+        if self._planner.find(chunk.request_id) is not None:
+            raise EngineFailure(f"request {chunk.request_id} has a chunk in flight already")
+        stop = StopCheck(chunk.sampling, self._model.eos_token_ids, self._model.decode)
+        tokens = chunk.prompt_token_ids + chunk.output_token_ids
+        self._planner.add(ChunkRun(chunk=chunk, stop=stop, token_ids=tokens))
+
+    def abort(self, request_id: RequestId) -> StepOutput:
+        """End the request's chunk now, if it is here."""
+        output = StepOutput()
+        run = self._planner.find(request_id)
+        if run is not None:
+            output.results.append(self._finish(run, ChunkEnd.ABORTED))
+        return output
+
+    def move(self, move: KVMove) -> KVMoved:
+        """Export or drop a KV object."""
+        if not isinstance(move, ExportKV):
+            self._objects.drop(move.key)
+            return KVMoved(key=move.key, ok=True)
+        failed = KVMoved(key=move.key, ok=False)
+        if self._io is None:
+            return failed
+        if move.key.member is None:
+            prompt = self._objects.prompt(move.key.group)
+            if prompt is None:
+                return failed
+            return self._io.export_prompt(prompt, move.slots)
+        kv = self._objects.request(RequestId(move.key.group, move.key.member))
+        if kv is None or kv.is_running:
+            return failed
+        return self._io.export_request(kv, move.slots)
+
+    def update(self, update: WeightUpdate) -> None:
+        """Replace the weights and drop all KV. Raises EngineFailure when chunks are in flight."""
+        if self.has_work:
+            raise EngineFailure("weights cannot be updated while chunks are in flight")
+        self._model.load(update.path)
+        self._objects.clear()
+        self._weight_version = update.version
+        self._io = self._pool_io()
+
+    def step(self) -> StepOutput:
+        """Admit, feed one batch, draw tokens, collect what is to be reported."""
+        for run in self._planner.admit():
+            self._load_kv(run)
+        planned = self._planner.plan()
+        if not planned:
+            raise EngineFailure("no chunk in flight fits the KV blocks")
+        draws = self._model.step(planned)
+        for item in planned:
+            _account(item)
+        output = StepOutput()
+        sampled = [item.run for item in planned if item.samples]
+        for run, token, logprob in zip(sampled, draws.token_ids, draws.logprobs, strict=True):
+            end = run.append(token, logprob)
+            if end is not None:
+                output.results.append(self._finish(run, end))
+                continue
+            progress = run.take_progress()
+            if progress is not None:
+                output.progress.append(progress)
+        return output
+
+    def close(self) -> None:
+        """Let go of the pool."""
+        if self._pool is not None:
+            self._pool.close()
+
+    def _finish(self, run: ChunkRun, end: ChunkEnd) -> ChunkResult:
+        """Take a chunk out; its KV stays or goes as the chunk says."""
+        self._planner.remove(run)
+        if run.kv is not None:
+            run.kv.is_running = False
+            if end is ChunkEnd.STOP or not run.chunk.keep_kv:
+                self._objects.drop_request(run.kv)
+        return run.result(end, self._load())
+
+    def _load(self) -> InstanceLoad:
+        return InstanceLoad(
+            free_kv_tokens=self._objects.num_free_blocks * self._block_tokens,
+            num_running=self._planner.num_running,
+            num_waiting=self._planner.num_waiting,
+        )
+
+    def _load_kv(self, run: ChunkRun) -> None:
+        """Take from the pool what the chunk names and the instance does not hold."""
+        if self._io is None or run.kv is None:
+            return
+        for entry in run.chunk.loads:
+            if entry.key == run.kv.prompt.key and run.kv.prompt.filled == 0:
+                self._io.load_prompt(run.kv.prompt, entry, run.costs)
+            elif entry.key == run.kv.key and run.kv.filled < entry.num_tokens:
+                self._io.load_request(run.kv, entry, run.costs)
+
+    def _pool_io(self) -> PoolIO | None:
+        if self._pool is None:
+            return None
+        salt = self._model.salt(self._weight_version)
+        return PoolIO(self._pool, self._model.memory, self._block_tokens, salt)
+
+
+def _account(item: Planned) -> None:
+    """Record what the step wrote: KV coverage, and prefilled positions as costs of the run."""
+    count = len(item.rows.token_ids)
+    if item.prompt is not None:
+        item.prompt.filled += count
+        item.run.costs.num_prompt_prefilled += count
+        return
+    assert item.run.kv is not None  # noqa: S101 - planned runs hold KV
+    item.run.kv.filled += count
+    item.run.costs.num_output_prefilled += count - item.rows.num_logits
