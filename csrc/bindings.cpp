@@ -2,6 +2,7 @@
 // tenth of what handing over the tensor does, and a decode step makes some 120 of these calls.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include "cpu_ops/ops.h"
 
@@ -16,19 +17,32 @@ T* at(Address address) {
   return reinterpret_cast<T*>(address);
 }
 
+std::vector<std::string> supported_isas() {
+  std::vector<std::string> names;
+  for (const auto* table : seer::supported_ops()) names.emplace_back(table->name);
+  return names;
+}
+
+const seer::OpsTable& find_ops(const std::string& isa) {
+  for (const auto* table : seer::supported_ops()) {
+    if (isa == table->name) return *table;
+  }
+  throw std::invalid_argument("this processor cannot run " + isa);
+}
+
 // One model on one CPU instance: the constants of every call.
 class CpuOps {
  public:
-  CpuOps(bool bfloat16, int num_heads, int num_kv_heads, int head_dim, float scale, float eps)
-      : dtype_(bfloat16 ? seer::DType::kBFloat16 : seer::DType::kFloat32),
+  CpuOps(const std::string& isa, bool bfloat16, int num_heads, int num_kv_heads, int head_dim,
+         float scale, float eps)
+      : ops_(find_ops(isa)),
+        dtype_(bfloat16 ? seer::DType::kBFloat16 : seer::DType::kFloat32),
         shape_{num_heads, num_kv_heads, head_dim, scale, eps},
         eps_(eps) {
     if (head_dim % 16 != 0 || head_dim > 512) {
       throw std::invalid_argument("head_dim must be a multiple of 16, at most 512");
     }
   }
-
-  std::string isa() const { return ops_.name; }
 
   void add_rms_norm(int rows, int dim, Address x, Address residual, Address weight,
                     Address out) const {
@@ -63,7 +77,7 @@ class CpuOps {
   }
 
  private:
-  const seer::OpsTable& ops_ = seer::select_ops();
+  const seer::OpsTable& ops_;
   seer::DType dtype_;
   seer::AttentionShape shape_;
   float eps_;
@@ -75,12 +89,12 @@ class CpuOps {
 NB_MODULE(_cpu_ops, m) {
   m.attr("BLOCK_TOKENS") = seer::kBlockTokens;
   m.attr("SAMPLE_ROW_BYTES") = sizeof(seer::SampleRow);
+  m.def("supported_isas", &supported_isas);
   const auto nogil = nb::call_guard<nb::gil_scoped_release>();
   nb::class_<CpuOps>(m, "CpuOps")
-      .def(nb::init<bool, int, int, int, float, float>(), nb::arg("bfloat16"),
-           nb::arg("num_heads"), nb::arg("num_kv_heads"), nb::arg("head_dim"), nb::arg("scale"),
-           nb::arg("eps"))
-      .def_prop_ro("isa", &CpuOps::isa)
+      .def(nb::init<const std::string&, bool, int, int, int, float, float>(), nb::arg("isa"),
+           nb::arg("bfloat16"), nb::arg("num_heads"), nb::arg("num_kv_heads"),
+           nb::arg("head_dim"), nb::arg("scale"), nb::arg("eps"))
       .def("add_rms_norm", &CpuOps::add_rms_norm)
       .def("set_batch", &CpuOps::set_batch)
       .def("attend", &CpuOps::attend, nogil)

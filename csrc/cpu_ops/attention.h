@@ -61,6 +61,15 @@ struct Scratch {
   std::vector<typename KVLayout<T>::Scalar> probs;    // [rows, padded context / kPer]
 };
 
+// Blocks of one head lie far apart: the hardware does not foresee the jump to the next one.
+template <typename T>
+inline void prefetch(const T* data, int64_t count) {
+  const char* bytes = reinterpret_cast<const char*>(data);
+  for (int64_t i = 0; i < count * static_cast<int64_t>(sizeof(T)); i += 64) {
+    __builtin_prefetch(bytes + i);
+  }
+}
+
 template <typename T, int R>
 void block_scores(const T* keys, const typename KVLayout<T>::Scalar* queries, int steps,
                   float scale, float* scores, int64_t score_stride) {
@@ -92,6 +101,9 @@ void sum_values(const T* head_values, int64_t block_stride, const int32_t* table
   Vec local[R][D] = {};
   for (int b = 0; b < num_blocks; ++b) {
     const T* values = head_values + table[b] * block_stride;
+    if (b + 1 < num_blocks) {
+      prefetch(head_values + table[b + 1] * block_stride, int64_t{dim} * kBlockTokens);
+    }
     const auto* p = probs + int64_t{b} * kSteps;
     for (int i = 0; i < kSteps; ++i) {
       const T* row = values + int64_t{i} * dim * kPer;
@@ -195,6 +207,7 @@ void attend_item(const AttentionShape& shape, const BatchLayout& batch, const La
   const T* keys = static_cast<const T*>(kv.kv_base) + item.kv_head * head_size;
   const T* values = keys + shape.num_kv_heads * head_size;
   for (int b = 0; b < num_blocks; ++b) {
+    if (b + 1 < num_blocks) prefetch(keys + table[b + 1] * kv.block_stride, head_size);
     block_scores_rows<T>(item.num_rows, keys + table[b] * kv.block_stride, scratch.queries.data(),
                          steps, shape.scale, scratch.scores.data() + b * kBlockTokens, padded);
   }

@@ -98,7 +98,7 @@ void sample(int rows, int vocab, const T* logits, const SampleRow* how, bool raw
   }
 }
 
-template <typename F, typename... Args>
+template <typename F>
 void by_dtype(DType dtype, F&& run) {
   if (dtype == DType::kFloat32) {
     run(float{});

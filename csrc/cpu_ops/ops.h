@@ -1,11 +1,12 @@
 // The small operations of a decoder step on a CPU: everything between two matrix products.
 //
-// The file ops.cpp is compiled once for each instruction set (see CMakeLists.txt); `select_ops()`
-// picks the best table this processor can run. No Python, no allocation of outputs, no threads of
+// The file ops.cpp is compiled once for each instruction set (see CMakeLists.txt); `supported_ops()`
+// lists the tables this processor can run. No Python, no allocation of outputs, no threads of
 // its own beyond OpenMP regions: the same libgomp that torch has loaded serves both.
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 namespace seer {
 
@@ -77,6 +78,7 @@ struct OpsTable {
                  int32_t* tokens, float* logprobs);
 };
 
-const OpsTable& select_ops();
+// The tables that this processor can run, best first.
+std::vector<const OpsTable*> supported_ops();
 
 }  // namespace seer

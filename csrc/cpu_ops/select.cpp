@@ -1,7 +1,4 @@
-// Picks the table of the best instruction set this processor has.
-#include <cstdlib>
-#include <cstring>
-
+// Which of the compiled tables this processor can run.
 #include "ops.h"
 
 namespace seer {
@@ -13,16 +10,18 @@ extern const OpsTable ops_avx512;
 extern const OpsTable ops_avx512_bf16;
 #endif
 
-const OpsTable& select_ops() {
+std::vector<const OpsTable*> supported_ops() {
+  std::vector<const OpsTable*> tables;
 #if defined(SEER_X86)
   __builtin_cpu_init();
   const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-  if (avx512 && __builtin_cpu_supports("avx512bf16")) return ops_avx512_bf16;
-  if (avx512) return ops_avx512;
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return ops_avx2;
+  if (avx512 && __builtin_cpu_supports("avx512bf16")) tables.push_back(&ops_avx512_bf16);
+  if (avx512) tables.push_back(&ops_avx512);
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) tables.push_back(&ops_avx2);
 #endif
-  return ops_baseline;
+  tables.push_back(&ops_baseline);
+  return tables;
 }
 
 }  // namespace seer

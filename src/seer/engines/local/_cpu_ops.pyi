@@ -1,11 +1,14 @@
-"""The native operations: csrc/bindings.cpp. Addresses are those of contiguous CPU tensors."""
+# The native operations (csrc/bindings.cpp). Addresses are those of contiguous CPU tensors.
 
 BLOCK_TOKENS: int
 SAMPLE_ROW_BYTES: int
 
+def supported_isas() -> list[str]: ...
+
 class CpuOps:
     def __init__(
         self,
+        isa: str,
         bfloat16: bool,
         num_heads: int,
         num_kv_heads: int,
@@ -13,8 +16,6 @@ class CpuOps:
         scale: float,
         eps: float,
     ) -> None: ...
-    @property
-    def isa(self) -> str: ...
     def add_rms_norm(
         self, rows: int, dim: int, x: int, residual: int, weight: int, out: int, /
     ) -> None: ...

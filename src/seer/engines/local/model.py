@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from seer.engines.keyed import uniforms_batch
 
+from seer.engines.keyed import uniforms_batch
 from seer.engines.local.batch import build_batch
 from seer.engines.local.cuda_graphs import GraphedDecoder
 from seer.engines.local.decoder import Decoder

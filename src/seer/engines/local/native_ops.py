@@ -4,7 +4,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seer.engines.local._cpu_ops import BLOCK_TOKENS, SAMPLE_ROW_BYTES, CpuOps
+from seer.engines.local._cpu_ops import (
+    BLOCK_TOKENS,
+    SAMPLE_ROW_BYTES,
+    CpuOps,
+    supported_isas,
+)
 from seer.engines.local.batch import StepBatch
 from seer.engines.local.kv_cache import KVCache
 from seer.engines.local.model_config import ModelConfig
@@ -23,11 +28,15 @@ class NativeOps:
 
     layout = "cpu-transposed"
 
-    def __init__(self, config: ModelConfig, cache: KVCache, rope: Tensor) -> None:
+    def __init__(
+        self, config: ModelConfig, cache: KVCache, rope: Tensor, isa: str | None = None
+    ) -> None:
+        """`isa` names an instruction set (`supported_isas()`); None takes the best."""
         assert BLOCK_TOKENS == SPEC_BLOCK_TOKENS  # noqa: S101 - built against the same constant
         assert SAMPLE_ROW.itemsize == SAMPLE_ROW_BYTES  # noqa: S101 - likewise
         memory = cache.memory
         self._ops = CpuOps(
+            isa=isa or supported_isas()[0],
             bfloat16=memory.dtype == torch.bfloat16,
             num_heads=config.num_heads,
             num_kv_heads=config.num_kv_heads,
@@ -42,11 +51,6 @@ class NativeOps:
         self._layer_kv = [memory.data_ptr() + i * layer_bytes for i in range(config.num_layers)]
         self._block_stride = config.num_layers * cache.layer_elements
         self._batch: StepBatch | None = None
-
-    @property
-    def isa(self) -> str:
-        """Instruction set in use."""
-        return str(self._ops.isa)
 
     def begin(self, batch: StepBatch) -> None:
         """Start a step; the batch's tensors stay alive until the next one."""

@@ -80,7 +80,7 @@ def _last_kept(kept: Tensor) -> Tensor:
 
 
 def _cut(scaled: Tensor, column: dict[str, Tensor]) -> Tensor:
-    """The logit (already over temperature) that a token must reach to be kept. [rows, 1]"""
+    """The logit (already over temperature) that a token must reach to be kept, [rows, 1]."""
     vocab = scaled.shape[-1]
     top = scaled.amax(-1, keepdim=True)
     cut = top + column["min_p"].log()

@@ -134,7 +134,7 @@ class TorchOps:
         return torch.cat(outs)
 
     def _gather(self, side: Tensor, table: Tensor) -> Tensor:
-        """Blocks [blocks, kv_heads, 32, dim] by table [seqs, width]: [seqs, kv_heads, tokens, dim]."""
+        """Blocks by table [seqs, width]: [seqs, kv_heads, width * 32, dim]."""
         seqs, width = table.shape
         gathered = side[table].transpose(1, 2)
         return gathered.reshape(seqs, side.shape[1], width * BLOCK_TOKENS, side.shape[3])

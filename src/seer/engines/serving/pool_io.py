@@ -6,12 +6,11 @@ anything else (other tokens, other weights, another layout, a torn write) reads 
 
 from collections.abc import Sequence
 
-from seer.kvpool.keys import chain_keys
-from seer.kvpool.pool import PoolClient
-
 from seer.engines.serving.chunk_run import Costs
 from seer.engines.serving.kv_objects import PromptKV, RequestKV
 from seer.engines.serving.step_model import BlockMemory
+from seer.kvpool.keys import chain_keys
+from seer.kvpool.pool import PoolClient
 from seer.types import KVMoved, PoolEntry
 
 

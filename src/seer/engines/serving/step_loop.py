@@ -6,8 +6,6 @@ its one thread and delivers what `step` returns.
 
 from dataclasses import dataclass, field
 
-from seer.kvpool.pool import PoolClient
-
 from seer.engines.serving.chunk_run import ChunkRun
 from seer.engines.serving.kv_objects import KVObjects
 from seer.engines.serving.pool_io import PoolIO
@@ -15,6 +13,7 @@ from seer.engines.serving.step_model import StepModel
 from seer.engines.serving.step_plan import Planned, StepPlanner
 from seer.engines.serving.stopping import StopCheck
 from seer.errors import EngineFailure
+from seer.kvpool.pool import PoolClient
 from seer.types import (
     Chunk,
     ChunkEnd,

@@ -1,0 +1,129 @@
+"""The C++ operations of every instruction set here against plain torch."""
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+
+from seer.engines.local._cpu_ops import supported_isas
+from seer.engines.local.batch import build_batch
+from seer.engines.local.kv_cache import KVCache
+from seer.engines.local.linear import Linear
+from seer.engines.local.model_config import ModelConfig
+from seer.engines.local.native_ops import NativeOps
+from seer.engines.local.torch_ops import TorchOps
+from seer.engines.local.weights import LayerWeights
+from seer.engines.serving.step_model import Rows
+
+CPU = torch.device("cpu")
+TOLERANCE = {torch.float32: 2e-5, torch.bfloat16: 3e-2}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Heads of one case."""
+
+    heads: int
+    kv_heads: int
+    dim: int
+
+
+SHAPES = [Shape(9, 3, 64), Shape(4, 4, 16), Shape(14, 2, 128), Shape(16, 1, 80), Shape(2, 2, 96)]
+
+
+def _config(shape: Shape) -> ModelConfig:
+    return ModelConfig(
+        family="qwen3",
+        num_layers=2,
+        hidden_size=64,
+        intermediate_size=96,
+        num_heads=shape.heads,
+        num_kv_heads=shape.kv_heads,
+        head_dim=shape.dim,
+        vocab_size=100,
+        max_context_tokens=256,
+        rms_norm_eps=1e-5,
+        tied_embeddings=True,
+        eos_token_ids=(),
+        fingerprint="",
+    )
+
+
+def _layer(shape: Shape, dtype: torch.dtype, *, with_norms: bool) -> LayerWeights:
+    norm = torch.rand(shape.dim).to(dtype) + 0.5 if with_norms else None
+    unused = Linear(torch.zeros(16, 16, dtype=dtype))
+    empty = torch.zeros(0)
+    return LayerWeights(
+        input_norm=empty,
+        qkv=unused,
+        q_norm=norm,
+        k_norm=norm,
+        output=unused,
+        post_norm=empty,
+        gate_up=unused,
+        down=unused,
+    )
+
+
+def _rope(dim: int) -> torch.Tensor:
+    angles = torch.arange(256)[:, None] * 10000.0 ** (-torch.arange(dim // 2) / (dim // 2))
+    return torch.stack([angles.cos(), angles.sin()], dim=1).contiguous()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["f32", "bf16"])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("isa", supported_isas())
+def test_attention_equals_torch(isa: str, shape: Shape, dtype: torch.dtype) -> None:
+    """Ragged paged attention with rotary (and head norms) equals torch's over three steps."""
+    torch.manual_seed(3)
+    config = _config(shape)
+    rope = _rope(shape.dim)
+    native = NativeOps(config, KVCache(config, 16, 32, dtype, CPU), rope, isa)
+    plain = TorchOps(config, KVCache(config, 16, 32, dtype, CPU), rope)
+    weights = _layer(shape, dtype, with_norms=shape.kv_heads == 2)
+    steps = [[(0, 67), (0, 1), (0, 40)], [(67, 1), (1, 1), (40, 1)], [(68, 9), (2, 70)]]
+    tables = [[1, 6, 3, 9], [4, 2, 12], [0, 8]]
+    for step in steps:
+        sequences = [
+            Rows(token_ids=[0] * n, first_position=first, blocks=tables[i], num_logits=0)
+            for i, (first, n) in enumerate(step)
+        ]
+        batch = build_batch(sequences, CPU)
+        qkv = torch.randn(batch.num_rows, (shape.heads + 2 * shape.kv_heads) * shape.dim).to(dtype)
+        native.begin(batch)
+        plain.begin(batch)
+        got = native.attend(1, weights, qkv).float()
+        expected = plain.attend(1, weights, qkv.clone()).float()
+        assert (got - expected).abs().max() <= TOLERANCE[dtype] * expected.abs().max()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["f32", "bf16"])
+@pytest.mark.parametrize("isa", supported_isas())
+def test_norms_and_activation_equal_torch(isa: str, dtype: torch.dtype) -> None:
+    """RMS norm with and without residual, and the gated activation, equal torch's."""
+    torch.manual_seed(4)
+    config = _config(Shape(2, 2, 16))
+    cache = KVCache(config, 1, 32, dtype, CPU)
+    native, plain = NativeOps(config, cache, _rope(16), isa), TorchOps(config, cache, _rope(16))
+    for rows in (1, 300):  # one thread, several threads
+        x = (torch.randn(rows, 64) * 3).to(dtype)
+        weight = torch.rand(64).to(dtype)
+        residual, other = torch.randn(rows, 64).to(dtype), torch.randn(rows, 192).to(dtype) * 8
+        mine, theirs = residual.clone(), residual.clone()
+        pairs = [
+            (native.norm(x, weight), plain.norm(x, weight)),
+            (native.add_norm(x, mine, weight), plain.add_norm(x, theirs, weight)),
+            (mine, theirs),
+            (native.silu_mul(other), plain.silu_mul(other)),
+        ]
+        for got, expected in pairs:
+            error = (got.float() - expected.float()).abs().max()
+            assert error <= TOLERANCE[dtype] * expected.float().abs().max()
+
+
+def test_an_unknown_instruction_set_is_refused() -> None:
+    """Naming a table that this processor cannot run raises ValueError."""
+    config = _config(Shape(2, 2, 16))
+    cache = KVCache(config, 1, 32, torch.float32, CPU)
+    with pytest.raises(ValueError, match="cannot run"):
+        NativeOps(config, cache, _rope(16), "ops_of_tomorrow")
