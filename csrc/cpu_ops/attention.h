@@ -25,12 +25,11 @@ struct KVLayout;
 
 template <>
 struct KVLayout<float> {
-  using Scalar = float;                 // one broadcast operand
-  static constexpr int kPer = 1;        // summed elements a broadcast operand holds
+  using Scalar = float;          // one broadcast operand
+  static constexpr int kPer = 1;  // summed elements a broadcast operand holds
   static int64_t key_index(int d, int t, int) { return int64_t{d} * kBlockTokens + t; }
   static int64_t value_index(int d, int t, int dim) { return int64_t{t} * dim + d; }
   static Vec mul_add(Vec acc, const float* p, float x) { return acc + load_vec(p) * x; }
-  static Scalar pack(const float* x) { return *x; }
 };
 
 template <>
@@ -44,13 +43,6 @@ struct KVLayout<bf16> {
     return (int64_t{t / 2} * dim + d) * 2 + t % 2;
   }
   static Vec mul_add(Vec acc, const bf16* p, uint32_t x) { return dot_pairs(acc, load_pairs(p), x); }
-  static Scalar pack(const float* x) {
-    bf16 low;
-    bf16 high;
-    from_float(x[0], &low);
-    from_float(x[1], &high);
-    return low.bits | static_cast<uint32_t>(high.bits) << 16;
-  }
 };
 
 // Reused by every item that a thread handles.
@@ -58,7 +50,7 @@ template <typename T>
 struct Scratch {
   std::vector<typename KVLayout<T>::Scalar> queries;  // [rows, dim / kPer]
   std::vector<float> scores;                          // [rows, padded context]
-  std::vector<typename KVLayout<T>::Scalar> probs;    // [rows, padded context / kPer]
+  std::vector<T> probs;                               // [rows, padded context]
 };
 
 // Blocks of one head lie far apart: the hardware does not foresee the jump to the next one.
@@ -153,8 +145,9 @@ void block_scores_rows(int rows, const T* keys, const typename KVLayout<T>::Scal
   }
 }
 
-// Turns scores[0:length] into e^(s - max), zero up to `padded`; returns 1 / sum.
-inline float softmax_row(float* scores, int length, int padded) {
+// probs[0:length] = e^(score - max), zero up to `padded`; returns 1 / sum.
+template <typename T>
+float softmax_row(float* scores, int length, int padded, T* probs) {
   for (int t = length; t < padded; ++t) scores[t] = -1e30f;
   Vec top = splat(-1e30f);
   for (int t = 0; t < padded; t += kLanes) top = max(top, load_vec(scores + t));
@@ -162,7 +155,7 @@ inline float softmax_row(float* scores, int length, int padded) {
   Vec total = {};
   for (int t = 0; t < padded; t += kLanes) {
     const Vec e = exp_vec(load_vec(scores + t) - highest);
-    store_vec(scores + t, e);
+    store_vec(probs + t, e);
     total = total + e;
   }
   return 1.0f / sum(total);
@@ -197,7 +190,7 @@ void attend_item(const AttentionShape& shape, const BatchLayout& batch, const La
   const int prob_stride = padded / Layout::kPer;
   scratch.queries.resize(kTileRows * steps);
   scratch.scores.resize(static_cast<size_t>(kTileRows) * padded);
-  scratch.probs.resize(static_cast<size_t>(kTileRows) * prob_stride);
+  scratch.probs.resize(static_cast<size_t>(kTileRows) * padded);
   for (int r = 0; r < item.num_rows; ++r) {
     std::memcpy(scratch.queries.data() + r * steps, queries + flat(r), dim * sizeof(T));
   }
@@ -214,10 +207,7 @@ void attend_item(const AttentionShape& shape, const BatchLayout& batch, const La
   float inverse[kTileRows];
   for (int r = 0; r < item.num_rows; ++r) {
     float* row = scratch.scores.data() + static_cast<int64_t>(r) * padded;
-    inverse[r] = softmax_row(row, length(r), padded);
-    for (int i = 0; i < prob_stride; ++i) {
-      scratch.probs[static_cast<size_t>(r) * prob_stride + i] = Layout::pack(row + i * Layout::kPer);
-    }
+    inverse[r] = softmax_row(row, length(r), padded, scratch.probs.data() + int64_t{r} * padded);
   }
   for (int r = 0; r < item.num_rows; r += kValueRows) {
     const int rows = std::min(kValueRows, item.num_rows - r);
@@ -225,7 +215,8 @@ void attend_item(const AttentionShape& shape, const BatchLayout& batch, const La
       Vec acc[kValueRows][4];
       const int vecs = std::min(4, (dim - d) / kLanes);
       const T* part = values + int64_t{d} * Layout::kPer;
-      const auto* probs = scratch.probs.data() + static_cast<int64_t>(r) * prob_stride;
+      const auto* probs = reinterpret_cast<const typename Layout::Scalar*>(
+          scratch.probs.data() + int64_t{r} * padded);
       if (vecs == 4) {
         sum_values_rows<T, 4>(rows, part, kv.block_stride, table, num_blocks, probs, prob_stride,
                               dim, acc);
