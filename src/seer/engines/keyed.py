@@ -39,12 +39,12 @@ def uniforms_batch(
     """Numbers in [0, 1), one a row of the four arrays of equal length."""
     state = np.zeros(len(seeds), dtype=np.uint64)
     for words in (seeds, groups, members, positions):
-        state = _mix(state ^ _mix(words.astype(np.uint64) + _GOLDEN))
+        state = mix64(state ^ mix64(words.astype(np.uint64) + _GOLDEN))
     return (state >> _DROPPED_BITS).astype(np.float64) * _SCALE
 
 
-def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Bijective mixing of 64-bit words; array arithmetic wraps modulo 2^64."""
+def mix64(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Bijective mixing of 64-bit words (arrays only: their arithmetic wraps silently)."""
     x = (x ^ (x >> _SHIFTS[0])) * _MULTIPLIER_1
     x = (x ^ (x >> _SHIFTS[1])) * _MULTIPLIER_2
     return x ^ (x >> _SHIFTS[2])
