@@ -1,0 +1,87 @@
+"""A child process of ours: its private directory, its standard error, its end."""
+
+import asyncio
+import os
+import shutil
+import sys
+import tempfile
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Self
+
+_TAIL_BYTES = 2000
+_MAX_SOCKET_PATH = 90
+"""Characters; a Unix socket's path may have about 100."""
+
+
+class Child:
+    """`python -m <module>` with a line of input to start with.
+
+    The child sees our import path and none of our signals from the terminal: an interrupt is the
+    owner's to handle. Its standard output and error go to a file; its standard input stays open for
+    as long as we live.
+    """
+
+    def __init__(self, process: Process, directory: Path) -> None:
+        self._process = process
+        self._directory = directory
+
+    @classmethod
+    async def start(
+        cls, module: str, directory: Path, hello: bytes, environment: Mapping[str, str]
+    ) -> Self:
+        """Start the child with `hello` as its input. It takes over `directory`, and removes it."""
+        with (directory / "stderr").open("wb") as log:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-P", "-m", module),
+                stdin=PIPE,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **environment, "PYTHONPATH": _import_path()},
+                start_new_session=True,
+            )
+        assert process.stdin is not None  # noqa: S101 - asked for
+        process.stdin.write(hello + b"\n")  # a child that is gone shows in `wait`
+        return cls(process, directory)
+
+    async def wait(self) -> str:
+        """Wait for the end; says how the process ended, with what it last wrote."""
+        code = await self._process.wait()
+        how = f"killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        tail = await asyncio.to_thread(self._tail)
+        return f"process {self._process.pid} {how}" + (
+            f"; its last output:\n{tail}" if tail else ""
+        )
+
+    def kill(self) -> None:
+        """Send SIGKILL, which ends a stopped process too."""
+        if self._process.returncode is None:
+            self._process.kill()
+
+    @property
+    def pid(self) -> int:
+        """Process id."""
+        return self._process.pid
+
+    def remove_files(self) -> None:
+        """Remove the private directory."""
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _tail(self) -> str:
+        data = (self._directory / "stderr").read_bytes()
+        return data[-_TAIL_BYTES:].decode(errors="replace").strip()
+
+
+def private_directory() -> Path:
+    """A new directory (mode 0700) whose path is short enough for a Unix socket."""
+    directory = tempfile.mkdtemp(prefix="seer-")
+    if len(directory) > _MAX_SOCKET_PATH:
+        Path(directory).rmdir()
+        directory = tempfile.mkdtemp(prefix="seer-", dir="/tmp")
+    return Path(directory)
+
+
+def _import_path() -> str:
+    """Our import path: the child must find what we find."""
+    return os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
