@@ -1,0 +1,145 @@
+"""An engine under test: how to start it, and chunks that fit it."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+
+from seer.kvpool.pool import PoolConfig, PoolOwner
+from seer.rollout.engine import Engine, EngineSpec
+from seer.types import (
+    Chunk,
+    ChunkProgress,
+    ChunkResult,
+    DropKV,
+    EngineInfo,
+    InstanceSetup,
+    KVKey,
+    PoolAddress,
+    PoolEntry,
+    RequestId,
+    SamplingParams,
+)
+
+SAMPLING = SamplingParams(seed=11, ignore_eos=True, max_tokens=100_000)
+"""Nothing but `max_tokens` ends a chunk."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """An engine with 12 to 24 blocks of KV that runs at least four requests at once."""
+
+    spec: EngineSpec
+    weights_path: str
+    """A directory that `update_weights` takes."""
+
+    @property
+    def info(self) -> EngineInfo:
+        """Sizes of the engine."""
+        return self.spec.describe()
+
+    @property
+    def prompt(self) -> list[int]:
+        """A prompt whose KV, without the last token, is one and a half blocks."""
+        num_tokens = self.info.block_size + self.info.block_size // 2 + 1
+        return [2 + 7 * i % (self.info.vocab_size - 2) for i in range(num_tokens)]
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of a response that takes several blocks, but not many."""
+        return 3 * self.info.block_size
+
+    def chunk(
+        self,
+        member: int,
+        *,
+        max_tokens: int,
+        output: Sequence[int] = (),
+        index: int = 0,
+        keep_kv: bool = True,
+        loads: tuple[PoolEntry, ...] = (),
+        sampling: SamplingParams = SAMPLING,
+        weight_version: int = 0,
+    ) -> Chunk:
+        """A chunk of group 3."""
+        return Chunk(
+            request_id=RequestId(3, member),
+            chunk_index=index,
+            sampling_group=8,
+            prompt_token_ids=self.prompt,
+            output_token_ids=list(output),
+            sampling=sampling,
+            max_tokens=max_tokens,
+            keep_kv=keep_kv,
+            loads=loads,
+            weight_version=weight_version,
+        )
+
+    def prompt_blocks(self) -> int:
+        """Blocks of the prompt's KV object."""
+        return -(-(len(self.prompt) - 1) // self.info.block_size)
+
+    def own_blocks(self, num_generated: int) -> int:
+        """Blocks of a request's KV object at rest."""
+        size = self.info.block_size
+        covered = len(self.prompt) + num_generated - 1
+        return -(-covered // size) - (len(self.prompt) - 1) // size
+
+
+PROMPT_KEY = KVKey(3)
+
+
+def request_key(member: int) -> KVKey:
+    """KV object of one of the subject's requests."""
+    return KVKey(3, member)
+
+
+@asynccontextmanager
+async def running(
+    subject: Subject, count: int = 1, pool: PoolAddress | None = None
+) -> AsyncIterator[list[Engine]]:
+    """`count` instances, closed at the end."""
+    async with AsyncExitStack() as stack:
+        engines = []
+        for i in range(count):
+            engine = await subject.spec.launch(InstanceSetup(instance_id=i, pool=pool))
+            stack.push_async_callback(engine.close)
+            engines.append(engine)
+        yield engines
+
+
+@asynccontextmanager
+async def pooled(subject: Subject, count: int) -> AsyncIterator[tuple[PoolOwner, list[Engine]]]:
+    """Instances that share a pool of 32 host slots and as many disk slots."""
+    size = 32 * (subject.info.block_bytes + 128)
+    config = PoolConfig(host_bytes=size, disk_bytes=size)
+    owner = PoolOwner.create(config, subject.info.block_bytes)
+    try:
+        async with running(subject, count, owner.address) as engines:
+            yield owner, engines
+    finally:
+        owner.close()
+
+
+async def reference(engine: Engine, subject: Subject, member: int, num_tokens: int) -> ChunkResult:
+    """A whole response in one chunk; leaves no KV behind."""
+    chunk = subject.chunk(member, max_tokens=num_tokens, keep_kv=False)
+    result = await engine.run(chunk, ignore)
+    await engine.move_kv(DropKV(key=PROMPT_KEY))
+    return result
+
+
+def ignore(_: ChunkProgress) -> None:
+    """Progress that nobody wants."""
+
+
+@dataclass(slots=True)
+class Collected:
+    """Progress reports, kept."""
+
+    token_ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+
+    def __call__(self, progress: ChunkProgress) -> None:
+        """Take a report."""
+        self.token_ids += progress.token_ids
+        self.logprobs += progress.logprobs
