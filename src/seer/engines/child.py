@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
+from seer.errors import EngineFailure
+
 _TAIL_BYTES = 2000
 _MAX_SOCKET_PATH = 90
 """Characters; a Unix socket's path may have about 100."""
@@ -31,16 +33,15 @@ class Child:
     async def start(
         cls, module: str, directory: Path, hello: bytes, environment: Mapping[str, str]
     ) -> Self:
-        """Start the child with `hello` as its input. It takes over `directory`, and removes it."""
-        with (directory / "stderr").open("wb") as log:
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-P", "-m", module),
-                stdin=PIPE,
-                stdout=log,
-                stderr=log,
-                env={**os.environ, **environment, "PYTHONPATH": _import_path()},
-                start_new_session=True,
-            )
+        """Start the child with `hello` as its input. It takes over `directory`, and removes it.
+
+        Raises EngineFailure when the system starts no process.
+        """
+        try:
+            process = await _start(module, directory, environment)
+        except OSError as error:
+            shutil.rmtree(directory, ignore_errors=True)
+            raise EngineFailure(f"cannot start {sys.executable}: {error}") from error
         assert process.stdin is not None  # noqa: S101 - asked for
         process.stdin.write(hello + b"\n")  # a child that is gone shows in `wait`
         return cls(process, directory)
@@ -80,6 +81,18 @@ def private_directory() -> Path:
         Path(directory).rmdir()
         directory = tempfile.mkdtemp(prefix="seer-", dir="/tmp")
     return Path(directory)
+
+
+async def _start(module: str, directory: Path, environment: Mapping[str, str]) -> Process:
+    with (directory / "stderr").open("wb") as log:
+        return await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-m", module),
+            stdin=PIPE,
+            stdout=log,
+            stderr=log,
+            env={**os.environ, **environment, "PYTHONPATH": _import_path()},
+            start_new_session=True,
+        )
 
 
 def _import_path() -> str:
