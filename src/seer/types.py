@@ -29,6 +29,11 @@ class RequestId(msgspec.Struct, frozen=True, order=True, array_like=True):
     def __str__(self) -> str:
         return f"{self.group}.{self.member}"
 
+    @property
+    def kv_key(self) -> "KVKey":
+        """Names the KV object of this request."""
+        return KVKey(self.group, self.member)
+
 
 class KVKey(msgspec.Struct, frozen=True, order=True, array_like=True):
     """A KV object: a group's prompt (`member` is None) or the rest of one request."""
