@@ -55,7 +55,7 @@ sampling_params = st.builds(
 def test_native_draws_what_torch_draws(
     rows: list[tuple[SamplingParams, float]], spread: float, *, raw: bool, seed: int
 ) -> None:
-    """Same token and log-probability for any mix of filters, but at a rounding of a CDF boundary."""
+    """Same token and log-probability for any mix of filters, but at a CDF boundary's rounding."""
     generator = torch.Generator().manual_seed(seed)
     logits = torch.randn(len(rows), 700, generator=generator) * spread
     params = sample_params([p for p, _ in rows], np.array([u for _, u in rows]), raw=raw)
