@@ -13,6 +13,7 @@ import msgspec
 
 from seer.cli.completions import Completion, encode_json
 from seer.errors import InvalidInput
+from seer.types import SamplingParams
 
 JOURNAL_NAME = "completions.jsonl.part"
 
@@ -24,7 +25,7 @@ class JournalHeader(msgspec.Struct, frozen=True, kw_only=True):
     dtype: str
     logprobs: str
     group_size: int
-    sampling: dict[str, object]
+    sampling: SamplingParams
     prompts_digest: str
     """Hash of all prompts, as token ids, in order."""
 
@@ -95,12 +96,11 @@ def _check_header(path: Path, line: bytes, header: JournalHeader) -> None:
         found = msgspec.json.decode(line, type=JournalHeader)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InvalidInput("out", f"{path}:1", f"allowed: a journal of seer ({error})") from error
-    wanted = msgspec.json.decode(encode_json(header), type=JournalHeader)
     for name in JournalHeader.__struct_fields__:
-        if getattr(found, name) != getattr(wanted, name):
+        if getattr(found, name) != getattr(header, name):
             raise InvalidInput(
                 "resume",
-                f"{name} {getattr(wanted, name)}",
+                f"{name} {getattr(header, name)}",
                 f"allowed: what {path} was started with, {name} {getattr(found, name)}",
             )
 

@@ -5,16 +5,33 @@ over the file, the file over the defaults, which suit a laptop. What is checked 
 sampling values are checked by SamplingParams, scheduling values by RolloutConfig.
 """
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
 from seer.errors import InvalidInput
 from seer.types import SamplingParams
 
+Logprobs = Literal["raw", "processed"]
+
 
 def _help(text: str) -> msgspec.Meta:
     return msgspec.Meta(description=text)
+
+
+MINIMUM = {
+    "num_prompts": 1,
+    "group_size": 1,
+    "instances": 1,
+    "kv_tokens": 1,
+    "max_running": 1,
+    "chunk_size": 0,
+    "max_spread": 0,
+    "pull_gap_tokens": 0,
+    "pool_bytes": 0,
+    "pool_disk_bytes": 0,
+}
+"""Least allowed values of whole numbers."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,13 +54,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     )
     device: Annotated[str, _help("cpu or cuda")] = "cpu"
     logprobs: Annotated[
-        str, _help("raw (of the model) or processed (after temperature and filters)")
+        Logprobs, _help("raw (of the model) or processed (after temperature and filters)")
     ] = "processed"
 
     instances: Annotated[int, _help("model instances, each a process")] = 2
     kv_tokens: Annotated[int, _help("tokens of KV that one instance holds")] = 8192
     max_running: Annotated[int, _help("requests that one instance runs at once")] = 32
-    chunk_size: Annotated[int, _help("tokens a request generates before it is placed anew")] = 128
+    chunk_size: Annotated[
+        int, _help("tokens a request generates before it is placed anew; 0 is all of them")
+    ] = 128
     max_spread: Annotated[
         int, _help("difference of running requests up to which cached KV decides the placement")
     ] = 2
@@ -63,12 +82,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     seed: Annotated[int, _help("key of every random draw, and of reasoning-gym's items")] = 0
 
     def __post_init__(self) -> None:
-        if self.num_prompts is not None and self.num_prompts < 1:
-            raise InvalidInput("num_prompts", self.num_prompts, "allowed: an integer >= 1")
-        if self.group_size < 1:
-            raise InvalidInput("group_size", self.group_size, "allowed: an integer >= 1")
-        if self.max_running < 1:
-            raise InvalidInput("max_running", self.max_running, "allowed: an integer >= 1")
+        for name, least in MINIMUM.items():
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise InvalidInput(name, value, f"allowed: an integer >= {least}")
         if self.pool_disk_bytes > 0 and self.pool_bytes == 0:
             raise InvalidInput(
                 "pool_disk_bytes",

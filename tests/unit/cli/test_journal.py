@@ -11,13 +11,14 @@ from seer.cli.completions import Completion, write_completions
 from seer.cli.journal import JOURNAL_NAME, Journal, JournalGroup, JournalHeader
 from seer.cli.outdir import open_out_dir, trace_path
 from seer.errors import InvalidInput
+from seer.types import SamplingParams
 
 HEADER = JournalHeader(
     model="m",
     dtype="float32",
     logprobs="raw",
     group_size=1,
-    sampling={"seed": 3},
+    sampling=SamplingParams(seed=3),
     prompts_digest="d",
 )
 
@@ -89,8 +90,8 @@ def test_damaged_line_is_named(tmp_path: Path) -> None:
 def test_other_settings_are_refused(tmp_path: Path) -> None:
     """A journal is resumed with what decides its texts only."""
     Journal.create(tmp_path, HEADER).close()
-    other = msgspec.structs.replace(HEADER, sampling={"seed": 4})
-    with pytest.raises(InvalidInput, match=r"sampling .*4.*allowed.*3"):
+    other = msgspec.structs.replace(HEADER, sampling=SamplingParams(seed=4))
+    with pytest.raises(InvalidInput, match=r"sampling .*seed=4.*allowed.*seed=3"):
         Journal.reopen(tmp_path, other)
 
 

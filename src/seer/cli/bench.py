@@ -1,0 +1,101 @@
+"""`seer bench`: the same prompts under several policies, side by side in one go.
+
+Policies take turns within each repeat, so that a slow minute of the machine falls on all of them.
+Each rollout has instances of its own: none inherits KV, memory or restarts from the one before.
+"""
+
+from pathlib import Path
+
+import msgspec
+from rich.console import Console
+from seer.rollout.results import GroupResult
+
+from seer.cli.bench_report import BenchRow, bench_table, difference_note
+from seer.cli.completions import encode_json
+from seer.cli.interrupt import run_interruptible
+from seer.cli.job import Job, prepare
+from seer.cli.machine import current_commit, this_machine
+from seer.cli.messages import tell
+from seer.cli.session import generate
+from seer.cli.settings import BenchSettings
+from seer.errors import InvalidInput
+from seer.rollout.metrics import RolloutMetrics
+
+Texts = dict[tuple[str, int], list[int]]
+"""Output tokens by (prompt id, member)."""
+
+
+def run_bench(settings: BenchSettings) -> None:
+    """Run the same prompts under several policies and compare speed and responses."""
+    output = _open_json(settings.json)
+    job = prepare(settings)
+    rows: list[BenchRow] = []
+    reference: Texts | None = None
+    first_throughput = 0.0
+    for repeat in range(settings.repeats):
+        for policy in settings.policy_names:
+            metrics, texts = _measure(job, policy, repeat)
+            reference = reference or texts
+            if policy == settings.policy_names[0]:
+                first_throughput = metrics.throughput_tokens_per_s
+            row = _row(job, policy, repeat, metrics, first_throughput)
+            num_different = sum(texts[key] != reference[key] for key in reference)
+            rows.append(msgspec.structs.replace(row, differing_requests=num_different))
+            _append_json(output, rows[-1])
+    console = Console()
+    console.print(bench_table(rows))
+    console.print(difference_note(rows, job.num_requests), highlight=False)
+
+
+def _measure(job: Job, policy: str, repeat: int) -> tuple[RolloutMetrics, Texts]:
+    texts: Texts = {}
+
+    def keep(group: GroupResult) -> None:
+        for each in group.completions:
+            texts[group.prompt_id, each.member] = each.output_token_ids
+
+    tell(f"repeat {repeat + 1}, {policy}")
+    return run_interruptible(generate(job, policy, job.prompts, None, keep)), texts
+
+
+def _row(
+    job: Job, policy: str, repeat: int, metrics: RolloutMetrics, first_throughput: float
+) -> BenchRow:
+    return BenchRow(
+        policy=policy,
+        repeat=repeat,
+        throughput_tokens_per_s=metrics.throughput_tokens_per_s,
+        total_time_s=metrics.total_time_s,
+        tail_time_s=metrics.tail_time_s,
+        output_tokens=metrics.output_tokens,
+        preemptions=metrics.preemptions,
+        reprefilled_tokens=metrics.reprefilled_tokens,
+        kv_bytes_moved=metrics.kv_bytes_moved,
+        mean_running=metrics.mean_running,
+        ratio_to_first=metrics.throughput_tokens_per_s / first_throughput,
+        differing_requests=0,
+        seed=job.settings.seed,
+        commit=current_commit(),
+        machine=this_machine(),
+        config=msgspec.structs.asdict(job.settings),
+    )
+
+
+def _open_json(name: str | None) -> Path | None:
+    """An empty file for the rows, so that a bad path is refused before anything runs."""
+    if name is None:
+        return None
+    path = Path(name)
+    try:
+        path.write_bytes(b"")
+    except OSError as error:
+        raise InvalidInput(
+            "json", name, f"allowed: a file that can be written ({error})"
+        ) from error
+    return path
+
+
+def _append_json(path: Path | None, row: BenchRow) -> None:
+    if path is not None:
+        with path.open("ab") as file:
+            file.write(encode_json(row) + b"\n")

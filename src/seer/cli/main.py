@@ -1,0 +1,58 @@
+"""The command `seer`, and the one place where its errors become lines and exit codes."""
+
+import sys
+
+import typer
+
+from seer.cli.bench import run_bench
+from seer.cli.flags import settings_command
+from seer.cli.messages import tell
+from seer.cli.model import prepare_default_model
+from seer.cli.rollout import run_rollout
+from seer.cli.settings import BenchSettings, RolloutSettings
+from seer.errors import InvalidInput, SeerError
+
+EXIT_FAILED = 1
+EXIT_BAD_INPUT = 2
+EXIT_INTERRUPTED = 130
+
+app = typer.Typer(
+    help="Fast, lossless, synchronous rollouts for LLM reinforcement learning.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command("rollout")(settings_command(RolloutSettings, run_rollout))
+app.command("bench")(settings_command(BenchSettings, run_bench))
+
+
+@app.command("model")
+def prepare_model() -> None:
+    """Prepare the default model if it is not there, and print its directory."""
+    typer.echo(prepare_default_model())
+
+
+def main() -> None:
+    """Run the command line; the process ends with its exit code."""
+    sys.exit(run())
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """Carry out a command line (the process's own by default); returns the exit code."""
+    try:
+        return app(arguments, standalone_mode=False) or 0
+    except InvalidInput as error:
+        return _fail(str(error), EXIT_BAD_INPUT)
+    except typer.TyperException as error:
+        return _fail(str(error), EXIT_BAD_INPUT)
+    except SeerError as error:
+        return _fail(str(error), EXIT_FAILED)
+
+
+def _fail(message: str, code: int) -> int:
+    tell(" ".join(message.split()))
+    return code
+
+
+if __name__ == "__main__":
+    main()
