@@ -186,8 +186,13 @@ class _Cluster:
             self._random.choice(choices)()
 
     def _pick(self) -> tuple[int, ModelChunk]:
+        """A chunk in flight that has its KV: copies that it waits for are reported first."""
         flights = [(i, c) for i, inst in self._instances.items() for c in inst.chunks.values()]
-        return self._random.choice(flights)
+        instance_id, chunk = self._random.choice(flights)
+        places = {(e.tier, slot) for e in chunk.start.loads for slot in e.slots}
+        for report in [r for r in self._reports if not places.isdisjoint(r.places)]:
+            self._report(report)
+        return instance_id, chunk
 
     # ---------------------------------------------------------------- events
 
@@ -211,7 +216,10 @@ class _Cluster:
         self._handle(InstanceLeft(instance_id=instance_id))
 
     def _report_copy(self) -> None:
-        report = self._reports.pop(self._random.randrange(len(self._reports)))
+        self._report(self._random.choice(self._reports))
+
+    def _report(self, report: _Report) -> None:
+        self._reports.remove(report)
         self._pool.let_go(report.places)
         self._handle(report.event)
 

@@ -117,7 +117,7 @@ class ModelInstance:
             return
         self.prompts[group] = chunk.num_prompt - 1
         entry = _entry(chunk.start.loads, KVKey(group))
-        if entry is None or not pool.reads(entry):
+        if chunk.num_prompt > 1 and (entry is None or not pool.reads(entry)):
             computed = self.num_prompts_computed
             computed[group] = computed.get(group, 0) + 1
 

@@ -110,8 +110,9 @@ class InstanceLedger:
         return (id_ for id_, held in self._requests.items() if not held.is_running)
 
     def memberless_prompts(self) -> Iterator[int]:
-        """Groups whose prompt is here and none of whose members is."""
-        return (g for g, p in self._prompts.items() if not p.num_running + p.num_resting)
+        """Groups whose prompt takes blocks here and none of whose members is here."""
+        prompts = self._prompts.items()
+        return (g for g, p in prompts if p.blocks and not p.num_running + p.num_resting)
 
     def exportable(self, key: KVKey) -> ObjectSize | None:
         """Size of an object; None unless it is here, computed, at rest and not empty."""

@@ -3,7 +3,8 @@
 Both drivers speak exactly this: the asyncio driver over engines, the simulator over virtual time.
 Order contract for actions: those that name one instance are carried out there in the order given;
 a `StartChunk` whose `loads` (or an `ExportKV` whose slots) are still being written or read by an
-earlier action waits for it. All token amounts are counts; no token content passes here.
+earlier action waits for it, and the report of that copy comes before any report of the chunk. All
+token amounts are counts; no token content passes here.
 """
 
 import msgspec
