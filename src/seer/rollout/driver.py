@@ -1,0 +1,266 @@
+"""The asyncio driver: feeds the controller from real engines and carries out its actions.
+
+One event loop, no locks: an event is handled, recorded and its actions begun in one go. Actions on
+an instance are begun in the order given; one that must wait for pool slots holds back those behind
+it on the same instance. Tokens that a chunk reports are kept at once, but the controller hears of
+them only when the chunk ends or its instance is lost: about one event a chunk.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
+
+from seer.errors import InstanceLost, SeerError
+from seer.kvpool.pool import PoolOwner
+from seer.rollout.controller import Controller
+from seer.rollout.controller_config import ControllerConfig
+from seer.rollout.engine import Engine
+from seer.rollout.events import (
+    AbortChunk,
+    Action,
+    ChunkFinished,
+    DropObject,
+    Event,
+    ExportObject,
+    FinishGroup,
+    FinishRequest,
+    InstanceJoined,
+    InstanceLeft,
+    KVExported,
+    KVSpilled,
+    SpillObject,
+    StartChunk,
+    TokensStreamed,
+)
+from seer.rollout.fleet import Fleet, Placed
+from seer.rollout.token_store import TokenStore
+from seer.rollout.trace import TraceRecord
+from seer.rollout.transfers import Place, Transfers, disk, host
+from seer.types import ChunkProgress, ChunkResult, DropKV, ExportKV, RequestId
+
+OnRecord = Callable[[TraceRecord], None]
+InstanceAction = StartChunk | AbortChunk | ExportObject | DropObject
+
+
+class Driver:
+    """Runs a controller over a fleet, with the tasks of a group that outlives it."""
+
+    def __init__(
+        self,
+        config: ControllerConfig,
+        fleet: Fleet,
+        pool: PoolOwner,
+        tasks: asyncio.TaskGroup,
+        *,
+        restart_instances: bool,
+        on_record: OnRecord,
+        on_failure: Callable[[SeerError], None],
+    ) -> None:
+        self.store = TokenStore()
+        self._controller = Controller(config)
+        self._fleet = fleet
+        self._pool = pool
+        self._tasks = tasks
+        self._restart_instances = restart_instances
+        self._on_record = on_record
+        self._on_failure = on_failure
+        self._transfers = Transfers()
+        self._held_back: dict[int, deque[InstanceAction]] = {i: deque() for i in fleet.placed}
+        self._num_restarting = 0
+        self._is_shut_down = False
+        self._origin = time.monotonic()
+
+    @property
+    def now(self) -> float:
+        """Seconds since the driver was made."""
+        return time.monotonic() - self._origin
+
+    def start(self) -> None:
+        """Tell the controller of every launched instance."""
+        for instance_id, placed in self._fleet.placed.items():
+            if placed.engine is not None:
+                self.handle(InstanceJoined(instance_id=instance_id, info=placed.engine.info))
+
+    def shut_down(self) -> None:
+        """Begin nothing more; what the engines lose from now on is not restarted."""
+        self._is_shut_down = True
+
+    def handle(self, event: Event) -> None:
+        """Take an event: decide, record, begin the actions. Raises InvalidInput from submits."""
+        if self._is_shut_down:
+            return
+        now = self.now
+        actions = self._controller.handle(event, now)
+        for action in actions:
+            if isinstance(action, FinishRequest):
+                self.store.finish(action.request_id, action.reason, now)
+        self._on_record(TraceRecord(t=now, event=event, actions=actions))
+        for action in actions:
+            self._begin(action)
+
+    # ------------------------------------------------------------------ actions
+
+    def _begin(self, action: Action) -> None:
+        match action:
+            case SpillObject():
+                places = host(action.host_slots) + disk(action.disk_slots)
+                waits = self._transfers.pending(places)
+                done = self._transfers.occupy(places)
+                self._tasks.create_task(self._spill(action, waits, done))
+            case StartChunk() | AbortChunk() | ExportObject() | DropObject():
+                queue = self._held_back[action.instance_id]
+                queue.append(action)
+                if len(queue) == 1:
+                    self._begin_held_back(action.instance_id)
+            case FinishRequest() | FinishGroup():
+                pass  # whoever reads the records hands results over
+
+    def _begin_held_back(self, instance_id: int) -> None:
+        """Begin an instance's actions in order, up to the first that must wait for slots."""
+        queue = self._held_back[instance_id]
+        while queue:
+            waits = self._transfers.pending(_places(queue[0]))
+            if waits:
+                self._tasks.create_task(self._resume_after(waits, instance_id))
+                return
+            placed = self._fleet.placed[instance_id]
+            action = queue.popleft()
+            if placed.engine is not None:
+                self._call(action, placed, placed.engine)
+
+    async def _resume_after(self, waits: list[asyncio.Future[None]], instance_id: int) -> None:
+        await asyncio.wait(waits)
+        self._begin_held_back(instance_id)
+
+    def _call(self, action: InstanceAction, placed: Placed, engine: Engine) -> None:
+        match action:
+            case StartChunk():
+                placed.in_flight.add(action.request_id)
+                work: Coroutine[Any, Any, None] = self._run(action, placed, engine)
+            case AbortChunk():
+                work = self._guard(engine.abort(action.request_id), placed, engine)
+            case ExportObject():
+                done = self._transfers.occupy(host(action.slots))
+                work = self._export(action, placed, engine, done)
+            case DropObject():
+                work = self._guard(engine.move_kv(DropKV(key=action.key)), placed, engine)
+        self._tasks.create_task(work)
+
+    async def _run(self, start: StartChunk, placed: Placed, engine: Engine) -> None:
+        chunk = self.store.begin(start, self._fleet.weight_version, self.now)
+        try:
+            result = await engine.run(chunk, partial(self._progress, placed, engine))
+        except InstanceLost:
+            await self._lost(placed, engine)
+        except SeerError as error:
+            self._on_failure(error)
+        else:
+            if placed.engine is engine:
+                self._ended(result, placed)
+
+    async def _export(
+        self, action: ExportObject, placed: Placed, engine: Engine, done: asyncio.Future[None]
+    ) -> None:
+        ok, num_bytes = False, 0
+        try:
+            moved = await engine.move_kv(ExportKV(key=action.key, slots=action.slots))
+            ok, num_bytes = moved.ok, moved.num_bytes
+        except InstanceLost:
+            await self._lost(placed, engine)
+        finally:
+            done.set_result(None)
+        self.handle(
+            KVExported(instance_id=action.instance_id, key=action.key, ok=ok, num_bytes=num_bytes)
+        )
+
+    async def _spill(
+        self, action: SpillObject, waits: list[asyncio.Future[None]], done: asyncio.Future[None]
+    ) -> None:
+        if waits:
+            await asyncio.wait(waits)
+        try:
+            spilled = await asyncio.to_thread(
+                self._pool.spill, action.host_slots, action.disk_slots
+            )
+        finally:
+            done.set_result(None)
+        self.handle(KVSpilled(key=action.key, ok=spilled.ok, num_bytes=spilled.num_bytes))
+
+    # ------------------------------------------------------------------ reports
+
+    def _progress(self, placed: Placed, engine: Engine, progress: ChunkProgress) -> None:
+        if placed.engine is engine:
+            self.store.stream(progress)
+
+    def _ended(self, result: ChunkResult, placed: Placed) -> None:
+        placed.in_flight.discard(result.request_id)
+        placed.load = result.load
+        placed.num_failures = 0
+        if self.store.end(result):
+            self.handle(
+                ChunkFinished(
+                    request_id=result.request_id,
+                    chunk_index=result.chunk_index,
+                    instance_id=placed.setup.instance_id,
+                    num_tokens=len(result.token_ids),
+                    end=result.end,
+                    stats=result.stats,
+                    load=result.load,
+                )
+            )
+
+    async def _guard(
+        self, call: Coroutine[Any, Any, object], placed: Placed, engine: Engine
+    ) -> None:
+        """Make a call whose only failure of interest is the loss of the instance."""
+        try:
+            await call
+        except InstanceLost:
+            await self._lost(placed, engine)
+
+    async def _lost(self, placed: Placed, engine: Engine) -> None:
+        """The engine is gone (many callers notice): tell the controller once, then restart it."""
+        if placed.engine is not engine or self._is_shut_down:
+            return
+        instance_id = placed.setup.instance_id
+        flying = sorted(placed.in_flight)
+        self._held_back[instance_id].clear()
+        self._fleet.lose(instance_id)
+        self._num_restarting += self._restart_instances
+        for request_id in flying:
+            self._keep_streamed(request_id)
+        self.handle(InstanceLeft(instance_id=instance_id))
+        await engine.close()
+        if self._restart_instances:
+            is_back = await self._fleet.relaunch(instance_id)
+            self._num_restarting -= 1
+            if is_back and placed.engine is not None:
+                self.handle(InstanceJoined(instance_id=instance_id, info=placed.engine.info))
+        if self._fleet.num_alive + self._num_restarting == 0:
+            self._on_failure(InstanceLost(instance_id, "and no instance is left"))
+
+    def _keep_streamed(self, request_id: RequestId) -> None:
+        """Tell the controller what a lost chunk had reported; these tokens stay."""
+        lost = self.store.lose(request_id)
+        if lost.num_tokens:
+            self.handle(
+                TokensStreamed(
+                    request_id=request_id,
+                    chunk_index=lost.chunk_index,
+                    num_tokens=lost.num_tokens,
+                )
+            )
+
+
+def _places(action: InstanceAction) -> list[Place]:
+    """Slots whose last operation the action must wait for."""
+    match action:
+        case ExportObject(slots=slots):
+            return host(slots)
+        case StartChunk(loads=loads):
+            return [(entry.tier, slot) for entry in loads for slot in entry.slots]
+        case _:
+            return []

@@ -1,0 +1,106 @@
+"""The instances of a session: launching, losing, launching again."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from seer.errors import EngineFailure, InvalidInput, SeerError
+from seer.rollout.engine import Engine, EngineSpec
+from seer.types import EngineInfo, InstanceLoad, InstanceSetup, RequestId, WeightUpdate
+
+logger = logging.getLogger(__name__)
+
+RELAUNCH_TRIES = 3
+"""Failures in a row after which an instance stays out."""
+
+
+@dataclass(slots=True)
+class Placed:
+    """An instance: the engine now behind its id."""
+
+    setup: InstanceSetup
+    kv_capacity_tokens: int
+    engine: Engine | None = None
+    """None while it is lost."""
+    in_flight: set[RequestId] = field(default_factory=set)
+    load: InstanceLoad | None = None
+    num_failures: int = 0
+    """Losses and failed launches since a chunk last ended here."""
+
+
+class Fleet:
+    """All instances, by id."""
+
+    def __init__(self, spec: EngineSpec, setups: Sequence[InstanceSetup], info: EngineInfo) -> None:
+        self._spec = spec
+        self._update: WeightUpdate | None = None
+        self.placed = {s.instance_id: Placed(s, info.kv_capacity_tokens) for s in setups}
+
+    @property
+    def weight_version(self) -> int:
+        """Version of the weights that all engines have."""
+        return self._update.version if self._update else 0
+
+    @property
+    def num_alive(self) -> int:
+        """Instances with an engine."""
+        return sum(p.engine is not None for p in self.placed.values())
+
+    async def launch_all(self) -> None:
+        """Start every instance. Raises what the first failing launch raises; none stays behind."""
+        launches = [self._spec.launch(p.setup) for p in self.placed.values()]
+        results = await asyncio.gather(*launches, return_exceptions=True)
+        errors = []
+        for placed, result in zip(self.placed.values(), results, strict=True):
+            if isinstance(result, BaseException):
+                errors.append(result)
+            else:
+                placed.engine = result
+        if errors:
+            await self.close()
+            raise errors[0]
+
+    async def relaunch(self, instance_id: int) -> bool:
+        """Start a lost instance again, with the current weights; False after repeated failures."""
+        placed = self.placed[instance_id]
+        while placed.num_failures < RELAUNCH_TRIES:
+            try:
+                placed.engine = await self._launch_current(placed.setup)
+            except (EngineFailure, InvalidInput, ConnectionError) as error:
+                placed.num_failures += 1
+                logger.warning("instance %d does not come back: %s", instance_id, error)
+            else:
+                return True
+        return False
+
+    def lose(self, instance_id: int) -> None:
+        """Let go of a lost instance's engine; the caller closes it."""
+        placed = self.placed[instance_id]
+        placed.engine = placed.load = None
+        placed.in_flight.clear()
+        placed.num_failures += 1
+
+    async def update_weights(self, update: WeightUpdate) -> None:
+        """New weights on every instance alive. Raises EngineFailure when one refuses them."""
+        engines = [p.engine for p in self.placed.values() if p.engine is not None]
+        results = await asyncio.gather(
+            *(engine.update_weights(update) for engine in engines), return_exceptions=True
+        )
+        for result in results:
+            if isinstance(result, SeerError):
+                raise result
+        self._update = update
+
+    async def close(self) -> None:
+        """Close every engine."""
+        engines = [p.engine for p in self.placed.values() if p.engine is not None]
+        for placed in self.placed.values():
+            placed.engine = None
+        await asyncio.gather(*(engine.close() for engine in engines))
+
+    async def _launch_current(self, setup: InstanceSetup) -> Engine:
+        engine = await self._spec.launch(setup)
+        if self._update is not None:
+            await engine.update_weights(self._update)
+        return engine
