@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -38,11 +39,22 @@ from seer.rollout.events import (
 from seer.rollout.fleet import Fleet, Placed
 from seer.rollout.token_store import TokenStore
 from seer.rollout.trace import TraceRecord
-from seer.rollout.transfers import Place, Transfers, disk, host
+from seer.rollout.transfers import Transfers, disk, host
 from seer.types import ChunkProgress, ChunkResult, DropKV, ExportKV, RequestId
 
 OnRecord = Callable[[TraceRecord], None]
 InstanceAction = StartChunk | AbortChunk | ExportObject | DropObject
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """An action for an instance, from when it was decided until it is begun."""
+
+    action: InstanceAction
+    waits: list[asyncio.Future[None]]
+    """Operations on its slots that were decided earlier."""
+    done: asyncio.Future[None] | None
+    """What later users of its slots wait for, if it writes any."""
 
 
 class Driver:
@@ -68,7 +80,7 @@ class Driver:
         self._on_record = on_record
         self._on_failure = on_failure
         self._transfers = Transfers()
-        self._held_back: dict[int, deque[InstanceAction]] = {i: deque() for i in fleet.placed}
+        self._held_back: dict[int, deque[_Held]] = {i: deque() for i in fleet.placed}
         self._num_restarting = 0
         self._is_shut_down = False
         self._origin = time.monotonic()
@@ -112,30 +124,42 @@ class Driver:
                 self._tasks.create_task(self._spill(action, waits, done))
             case StartChunk() | AbortChunk() | ExportObject() | DropObject():
                 queue = self._held_back[action.instance_id]
-                queue.append(action)
+                queue.append(self._hold(action))
                 if len(queue) == 1:
                     self._begin_held_back(action.instance_id)
             case FinishRequest() | FinishGroup():
                 pass  # whoever reads the records hands results over
 
+    def _hold(self, action: InstanceAction) -> _Held:
+        match action:
+            case ExportObject(slots=slots):
+                waits = self._transfers.pending(host(slots))
+                return _Held(action, waits, self._transfers.occupy(host(slots)))
+            case StartChunk(loads=loads):
+                places = [(entry.tier, slot) for entry in loads for slot in entry.slots]
+                return _Held(action, self._transfers.pending(places), None)
+            case _:
+                return _Held(action, [], None)
+
     def _begin_held_back(self, instance_id: int) -> None:
         """Begin an instance's actions in order, up to the first that must wait for slots."""
         queue = self._held_back[instance_id]
         while queue:
-            waits = self._transfers.pending(_places(queue[0]))
+            waits = [wait for wait in queue[0].waits if not wait.done()]
             if waits:
                 self._tasks.create_task(self._resume_after(waits, instance_id))
                 return
             placed = self._fleet.placed[instance_id]
-            action = queue.popleft()
+            held = queue.popleft()
             if placed.engine is not None:
-                self._call(action, placed, placed.engine)
+                self._call(held, placed, placed.engine)
 
     async def _resume_after(self, waits: list[asyncio.Future[None]], instance_id: int) -> None:
         await asyncio.wait(waits)
         self._begin_held_back(instance_id)
 
-    def _call(self, action: InstanceAction, placed: Placed, engine: Engine) -> None:
+    def _call(self, held: _Held, placed: Placed, engine: Engine) -> None:
+        action = held.action
         match action:
             case StartChunk():
                 placed.in_flight.add(action.request_id)
@@ -143,8 +167,7 @@ class Driver:
             case AbortChunk():
                 work = self._guard(engine.abort(action.request_id), placed, engine)
             case ExportObject():
-                done = self._transfers.occupy(host(action.slots))
-                work = self._export(action, placed, engine, done)
+                work = self._export(action, held.done, placed, engine)
             case DropObject():
                 work = self._guard(engine.move_kv(DropKV(key=action.key)), placed, engine)
         self._tasks.create_task(work)
@@ -162,7 +185,11 @@ class Driver:
                 self._ended(result, placed)
 
     async def _export(
-        self, action: ExportObject, placed: Placed, engine: Engine, done: asyncio.Future[None]
+        self,
+        action: ExportObject,
+        done: asyncio.Future[None] | None,
+        placed: Placed,
+        engine: Engine,
     ) -> None:
         ok, num_bytes = False, 0
         try:
@@ -171,7 +198,10 @@ class Driver:
         except InstanceLost:
             await self._lost(placed, engine)
         finally:
-            done.set_result(None)
+            _resolve(done)
+        self._exported(action, ok=ok, num_bytes=num_bytes)
+
+    def _exported(self, action: ExportObject, *, ok: bool, num_bytes: int) -> None:
         self.handle(
             KVExported(instance_id=action.instance_id, key=action.key, ok=ok, num_bytes=num_bytes)
         )
@@ -186,7 +216,7 @@ class Driver:
                 self._pool.spill, action.host_slots, action.disk_slots
             )
         finally:
-            done.set_result(None)
+            _resolve(done)
         self.handle(KVSpilled(key=action.key, ok=spilled.ok, num_bytes=spilled.num_bytes))
 
     # ------------------------------------------------------------------ reports
@@ -227,8 +257,8 @@ class Driver:
             return
         instance_id = placed.setup.instance_id
         flying = sorted(placed.in_flight)
-        self._held_back[instance_id].clear()
         self._fleet.lose(instance_id)
+        self._drop_held_back(instance_id)
         self._num_restarting += self._restart_instances
         for request_id in flying:
             self._keep_streamed(request_id)
@@ -241,6 +271,16 @@ class Driver:
                 self.handle(InstanceJoined(instance_id=instance_id, info=placed.engine.info))
         if self._fleet.num_alive + self._num_restarting == 0:
             self._on_failure(InstanceLost(instance_id, "and no instance is left"))
+
+    def _drop_held_back(self, instance_id: int) -> None:
+        """What was not begun on a lost instance never is; nobody must wait for it."""
+        queue = self._held_back[instance_id]
+        dropped = list(queue)
+        queue.clear()
+        for held in dropped:
+            _resolve(held.done)
+            if isinstance(held.action, ExportObject):
+                self._exported(held.action, ok=False, num_bytes=0)
 
     def _keep_streamed(self, request_id: RequestId) -> None:
         """Tell the controller what a lost chunk had reported; these tokens stay."""
@@ -255,12 +295,6 @@ class Driver:
             )
 
 
-def _places(action: InstanceAction) -> list[Place]:
-    """Slots whose last operation the action must wait for."""
-    match action:
-        case ExportObject(slots=slots):
-            return host(slots)
-        case StartChunk(loads=loads):
-            return [(entry.tier, slot) for entry in loads for slot in entry.slots]
-        case _:
-            return []
+def _resolve(done: asyncio.Future[None] | None) -> None:
+    if done is not None and not done.done():
+        done.set_result(None)
