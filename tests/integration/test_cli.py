@@ -13,11 +13,10 @@ import pytest
 
 pytest.importorskip("transformers")
 
-from support.tiny_tokenizer import make_tiny_model_directory
-
 from seer.cli.completions import Completion
 from seer.cli.journal import JOURNAL_NAME
 from seer.rollout.trace import replay
+from support.tiny_tokenizer import make_tiny_model_directory
 
 NUM_PROMPTS = 6
 TEXT_COLUMNS = ("prompt_id", "member", "output_token_ids", "text", "finish_reason", "logprobs")

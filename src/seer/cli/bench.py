@@ -8,7 +8,6 @@ from pathlib import Path
 
 import msgspec
 from rich.console import Console
-from seer.rollout.results import GroupResult
 
 from seer.cli.bench_report import BenchRow, bench_table, difference_note
 from seer.cli.completions import encode_json
@@ -20,6 +19,7 @@ from seer.cli.session import generate
 from seer.cli.settings import BenchSettings
 from seer.errors import InvalidInput
 from seer.rollout.metrics import RolloutMetrics
+from seer.rollout.results import GroupResult
 
 Texts = dict[tuple[str, int], list[int]]
 """Output tokens by (prompt id, member)."""

@@ -8,6 +8,7 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
+
 from seer.rollout.results import InstanceProgress, RolloutProgress
 
 PLAIN_INTERVAL_S = 5.0

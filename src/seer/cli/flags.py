@@ -33,12 +33,26 @@ def _config_flag() -> inspect.Parameter:
 
 
 def _flag(field: FieldInfo) -> inspect.Parameter:
-    """One optional flag; None means that it was not given."""
+    """One optional flag; None means that it was not given.
+
+    Its text is parsed where a TOML file's values are checked, so that both are refused alike.
+    """
     value_type, meta = get_args(field.type)
     option = typer.Option(
-        None, f"--{field.name.replace('_', '-')}", help=meta.description + _default_note(field)
+        None,
+        f"--{field.name.replace('_', '-')}",
+        help=meta.description + _default_note(field),
+        metavar=None if value_type is bool else _metavar(value_type),
     )
-    return _keyword(field.name, value_type | None, option)
+    parsed_here = value_type if value_type in {bool, list[str]} else str
+    return _keyword(field.name, parsed_here | None, option)
+
+
+def _metavar(value_type: Any) -> str:
+    kinds = {member for member in (value_type, *get_args(value_type)) if isinstance(member, type)}
+    if int in kinds:
+        return "N"
+    return "X" if float in kinds else "TEXT"
 
 
 def _default_note(field: FieldInfo) -> str:

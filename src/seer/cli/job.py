@@ -9,9 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
-from seer.rollout.config import RolloutConfig
-from seer.rollout.controller_config import check_fits
-from seer.rollout.prompts import EncodedPrompt, PromptItem, encode_prompts
 
 from seer.cli.journal import JournalHeader
 from seer.cli.model import model_dir
@@ -21,6 +18,9 @@ from seer.engines.local.spec import LocalSpec
 from seer.engines.process import ProcessSpec
 from seer.errors import EngineFailure, InvalidInput
 from seer.kvpool.pool import PoolConfig
+from seer.rollout.config import RolloutConfig
+from seer.rollout.controller_config import check_fits
+from seer.rollout.prompts import EncodedPrompt, PromptItem, encode_prompts
 from seer.scheduling.placement import PlacementConfig
 from seer.scheduling.policies import make_policy
 from seer.types import EngineInfo, GroupSpec, SamplingParams

@@ -3,6 +3,7 @@
 import os
 import platform
 import subprocess
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import msgspec
@@ -25,6 +26,14 @@ def this_machine() -> Machine:
         memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         python=platform.python_version(),
     )
+
+
+def installed_version() -> str:
+    """Version of the installed distribution; empty when seer runs from a source tree alone."""
+    try:
+        return version("seer-rl")
+    except PackageNotFoundError:
+        return ""
 
 
 def current_commit() -> str:

@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import typer
-from seer.rollout.prompts import PromptItem
-from seer.rollout.results import GroupResult
 
 from seer.cli.completions import Completion, write_completions
 from seer.cli.interrupt import run_interruptible
@@ -18,6 +16,8 @@ from seer.cli.settings import RolloutSettings
 from seer.cli.summary import closing_lines, write_summary
 from seer.errors import SeerError
 from seer.rollout.metrics import RolloutMetrics
+from seer.rollout.prompts import PromptItem
+from seer.rollout.results import GroupResult
 
 
 def run_rollout(settings: RolloutSettings) -> None:

@@ -4,14 +4,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rich.console import Console
-from seer.rollout.prompts import PromptItem
-from seer.rollout.results import GroupResult
-from seer.rollout.rollout import Rollout
 
 from seer.cli.display import open_display
 from seer.cli.job import Job
 from seer.cli.messages import tell
 from seer.rollout.metrics import RolloutMetrics
+from seer.rollout.prompts import PromptItem
+from seer.rollout.results import GroupResult
+from seer.rollout.rollout import Rollout
 
 
 async def generate(

@@ -3,7 +3,7 @@
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import msgspec
 from msgspec.structs import FieldInfo
@@ -24,8 +24,13 @@ def load_settings(
 
     A file may serve both commands: what only the other one reads is left out.
     """
+    fields = {field.name: field for field in msgspec.structs.fields(kind)}
     given = _read_toml(config) if config else {}
-    given |= {name: value for name, value in flags.items() if value is not None}
+    given |= {
+        name: typed(fields[name], value, strict=False)
+        for name, value in flags.items()
+        if value is not None
+    }
     if "prompts" not in given:
         raise InvalidInput(
             "prompts", None, "allowed: a .jsonl or .parquet file, or reasoning-gym:<task>"
@@ -36,6 +41,24 @@ def load_settings(
     settings = kind(**own)
     _check_contradictions(settings, own)
     return settings
+
+
+def typed(field: FieldInfo, value: object, *, strict: bool) -> object:
+    """The value in the setting's type; a flag's text is parsed when not strict."""
+    try:
+        return msgspec.convert(value, type=field.type, strict=strict)
+    except msgspec.ValidationError as error:
+        raise InvalidInput(field.name, value, f"allowed: {_in_words(field)}") from error
+
+
+def _in_words(field: FieldInfo) -> str:
+    """The allowed values of a setting's type."""
+    value_type = get_args(field.type)[0]
+    names = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+    for kind in (value_type, *get_args(value_type)):
+        if kind in names:
+            return names[kind]
+    return f"one of {', '.join(get_args(value_type))}"
 
 
 def _read_toml(path: Path) -> dict[str, object]:
@@ -53,14 +76,7 @@ def _read_toml(path: Path) -> dict[str, object]:
     unknown = [key for key in table if key not in fields]
     if unknown:
         raise InvalidInput("config", ", ".join(unknown), f"allowed keys: {', '.join(fields)}")
-    return {key: _typed(fields[key], value) for key, value in table.items()}
-
-
-def _typed(field: FieldInfo, value: object) -> object:
-    try:
-        return msgspec.convert(value, type=field.type, strict=True)
-    except msgspec.ValidationError as error:
-        raise InvalidInput(field.name, value, f"allowed in a config file: {error}") from error
+    return {key: typed(fields[key], value, strict=True) for key, value in table.items()}
 
 
 def _check_contradictions(settings: Settings, given: Mapping[str, object]) -> None:

@@ -2,13 +2,12 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from importlib.metadata import version
 from pathlib import Path
 
 import msgspec
 
 from seer.cli.completions import Completion, encode_json
-from seer.cli.machine import Machine, current_commit, this_machine
+from seer.cli.machine import Machine, current_commit, installed_version, this_machine
 from seer.cli.settings import RolloutSettings
 from seer.rollout.metrics import RolloutMetrics
 
@@ -46,7 +45,7 @@ def write_summary(
         metrics=metrics,
         settings=msgspec.structs.asdict(settings),
         machine=this_machine(),
-        version=version("seer-rl"),
+        version=installed_version(),
         commit=current_commit(),
     )
     (directory / "summary.json").write_bytes(msgspec.json.format(encode_json(summary)) + b"\n")

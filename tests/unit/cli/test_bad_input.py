@@ -45,6 +45,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     ("flags", "named"),
     [
         (["--group-size", "0"], "group_size: got 0; allowed"),
+        (["--num-prompts", "x"], "num_prompts: got 'x'; allowed: a whole number"),
         (["--num-prompts", "0"], "num_prompts: got 0; allowed"),
         (["--num-prompts", "2"], "num_prompts: got 2; allowed"),
         (["--instances", "0"], "instances: got 0; allowed"),
@@ -60,9 +61,9 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         (["--policy", "fastest"], "policy: got 'fastest'; allowed"),
         (["--dtype", "float16"], "dtype: got 'float16'; allowed"),
         (["--device", "tpu"], "device: got 'tpu'; allowed"),
-        (["--logprobs", "none"], "logprobs"),
+        (["--logprobs", "none"], "logprobs: got 'none'; allowed: one of raw, processed"),
         (["--format", "csv"], "format: got 'csv'; allowed"),
-        (["--group-size", "many"], "group-size"),
+        (["--group-size", "many"], "group_size: got 'many'; allowed: a whole number"),
         (["--frobnicate"], "frobnicate"),
         (["--policy", "interleaved", "--chunk-size", "8"], "chunk_size: got 8; allowed"),
         (["--pool-bytes", "0", "--pool-disk-bytes", "9"], "pool_disk_bytes: got 9; allowed"),
@@ -146,7 +147,7 @@ def test_kv_budget_too_small_for_one_request(
     """An instance must hold one request up to its limit."""
     given = ["--model", model, "--out", str(tmp_path / "out"), "--kv-tokens", "64"]
     line = refused(capsys, "rollout", "--prompts", prompts, *given, "--max-tokens", "128")
-    assert "kv_tokens: got 64; allowed: at least 160" in line
+    assert "kv_tokens: got 64; allowed: at least 192" in line
 
 
 def test_token_id_outside_the_vocabulary(
