@@ -54,6 +54,11 @@ class PoolLedger:
         self._records: dict[KVKey, PoolRecord] = {}
         self._spilling: dict[KVKey, PoolRecord] = {}
 
+    @property
+    def num_free(self) -> dict[Tier, int]:
+        """Free slots of each tier."""
+        return {name: tier.num_free for name, tier in self._tiers.items()}
+
     def find(self, key: KVKey) -> PoolRecord | None:
         """The entry of an object, written or being written."""
         return self._records.get(key)
