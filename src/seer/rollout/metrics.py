@@ -62,6 +62,7 @@ class RolloutMetrics(msgspec.Struct, frozen=True, kw_only=True):
 class _Flight:
     """A chunk in flight."""
 
+    chunk_index: int
     instance_id: int
     num_streamed: int = 0
 
@@ -114,7 +115,8 @@ class MetricsBuilder:
         for action in record.actions:
             match action:
                 case StartChunk():
-                    self._flights[action.request_id] = _Flight(action.instance_id)
+                    flight = _Flight(action.chunk_index, action.instance_id)
+                    self._flights[action.request_id] = flight
                 case FinishRequest():
                     self._round.finish_times.append(record.t)
                 case FinishGroup():
@@ -154,7 +156,7 @@ class MetricsBuilder:
             case ChunkFinished():
                 self._finish_chunk(event)
             case TokensStreamed():
-                flight = self._flights.get(event.request_id)
+                flight = self._in_flight(event)
                 if flight is not None:
                     flight.num_streamed += event.num_tokens
             case InstanceLeft():
@@ -170,7 +172,9 @@ class MetricsBuilder:
         self._round.num_requests += count
 
     def _finish_chunk(self, event: ChunkFinished) -> None:
-        self._flights.pop(event.request_id, None)
+        if self._in_flight(event) is None:
+            return
+        del self._flights[event.request_id]
         totals, stats = self._totals, event.stats
         totals.chunks += 1
         totals.output_tokens += event.num_tokens
@@ -185,14 +189,18 @@ class MetricsBuilder:
         """Positions beyond one computation of the prompt on this instance are re-prefill."""
         computed = event.stats.num_prompt_prefilled
         self._totals.prompt_prefilled += computed
-        group = self._unfinished.get(event.request_id.group)
-        if group is None:  # cancelled meanwhile
-            return
+        group = self._unfinished[event.request_id.group]
         key = (group.group_id, event.instance_id)
         before = self._prompt_positions.get(key, 0)
         once = group.num_prompt_tokens - 1
         self._totals.prompt_reprefilled += max(before + computed - once, 0) - max(before - once, 0)
         self._prompt_positions[key] = before + computed
+
+    def _in_flight(self, report: ChunkFinished | TokensStreamed) -> _Flight | None:
+        """The chunk that a report is about, unless it was lost meanwhile."""
+        flight = self._flights.get(report.request_id)
+        is_current = flight is not None and flight.chunk_index == report.chunk_index
+        return flight if is_current else None
 
     def _lose(self, instance_id: int) -> None:
         self._totals.lost += 1
