@@ -113,12 +113,13 @@ class Controller:
 
     def _check_groups(self, specs: tuple[GroupSpec, ...]) -> None:
         seen = set(self._groups)
+        infos = self._kv.infos
         for spec in specs:
             if spec.group_id in seen:
                 raise InvalidInput("group_id", spec.group_id, "allowed: one that is not in use")
             seen.add(spec.group_id)
             check_group(spec)
-            for info in self._kv.infos:
+            for info in infos:
                 check_fits(spec, info)
 
     def _cancel(self, group_id: int) -> list[Action]:
@@ -212,8 +213,7 @@ class Controller:
             num_tokens = chunk_tokens(
                 self.config.chunk_size, request.num_generated, request.max_tokens
             )
-            views = [self._kv.view(i, request, num_tokens) for i in self._kv.instance_ids]
-            placement = place(views, self.config.placement)
+            placement = place(self._kv.views(request, num_tokens), self.config.placement)
             if placement is None:
                 break
             actions += self._start(request, num_tokens, placement)

@@ -50,7 +50,7 @@ class KVMoves:
     @property
     def instance_ids(self) -> list[int]:
         """Instances that are up, ascending."""
-        return sorted(self._instances)
+        return list(self._instances)
 
     @property
     def infos(self) -> list[EngineInfo]:
@@ -60,6 +60,7 @@ class KVMoves:
     def join(self, instance_id: int, info: EngineInfo) -> None:
         """An instance is up and holds nothing."""
         self._instances[instance_id] = _Instance(info, InstanceLedger(info.num_blocks))
+        self._instances = dict(sorted(self._instances.items()))
 
     def leave(self, instance_id: int) -> list[RequestId]:
         """An instance and its KV are gone; returns the requests whose chunks were in flight there.
@@ -76,21 +77,22 @@ class KVMoves:
                 self.end_export(instance_id, key, is_ok=False)
         return list(instance.ledger.running_requests())
 
-    def view(self, instance_id: int, request: RequestState, num_tokens: int) -> InstanceView:
-        """An instance as placement sees it for a chunk of `num_tokens`."""
-        instance = self._instances[instance_id]
-        ledger = instance.ledger
+    def views(self, request: RequestState, num_tokens: int) -> list[InstanceView]:
+        """The instances as placement sees them for a chunk of `num_tokens`, by ascending id."""
         request_id = request.request_id
-        needed = self._footprint(instance, request, num_tokens)
-        return InstanceView(
-            instance_id=instance_id,
-            num_in_flight=ledger.num_running,
-            free_blocks=ledger.free_blocks,
-            reclaimable_blocks=ledger.reclaimable_blocks(request_id),
-            needed_blocks=ledger.needed_blocks(request_id, needed),
-            cached_tokens=ledger.cached_tokens(request_id),
-            has_slot=ledger.num_running < instance.info.max_running_requests,
-        )
+        needed = self._footprint(request, num_tokens)
+        return [
+            InstanceView(
+                instance_id=instance_id,
+                num_in_flight=instance.ledger.num_running,
+                free_blocks=instance.ledger.free_blocks,
+                reclaimable_blocks=instance.ledger.reclaimable_blocks(request_id),
+                needed_blocks=instance.ledger.needed_blocks(request_id, needed),
+                cached_tokens=instance.ledger.cached_tokens(request_id),
+                has_slot=instance.ledger.num_running < instance.info.max_running_requests,
+            )
+            for instance_id, instance in self._instances.items()
+        ]
 
     def prepare(
         self,
@@ -111,7 +113,7 @@ class KVMoves:
         if home is not None and home != placement.instance_id:
             self._instances[home].ledger.drop_request(request_id)
             actions.append(DropObject(instance_id=home, key=request_id.kv_key))
-        needed = self._footprint(instance, request, num_tokens)
+        needed = self._footprint(request, num_tokens)
         self._reclaim(placement.instance_id, request_id, needed, order_key, actions)
         instance.ledger.start(request_id, needed, request.num_prompt_tokens)
         return Prepared(actions=actions, loads=loads)
@@ -137,8 +139,9 @@ class KVMoves:
         if num_tokens:
             instance.ledger.mark_ready(request_id.group)
         if was_kept and stays and num_tokens:
-            blocks = self._resting_blocks(instance, request)
-            instance.ledger.rest(request_id, request.num_covered, blocks)
+            num_covered = request.num_covered
+            blocks = own_blocks(request.num_prompt_tokens, num_covered, self._block_size)
+            instance.ledger.rest(request_id, num_covered, blocks)
             self._homes[request_id] = flight.instance_id
             return []
         instance.ledger.drop_request(request_id)
@@ -193,15 +196,17 @@ class KVMoves:
                 assert self._homes[request_id] == instance_id  # noqa: S101
         self._pool.check_integrity()
 
-    def _footprint(self, instance: _Instance, request: RequestState, num_tokens: int) -> Footprint:
+    @property
+    def _block_size(self) -> int:
+        """Tokens a block, the same on all instances; there is one at least."""
+        return next(iter(self._instances.values())).info.block_size
+
+    def _footprint(self, request: RequestState, num_tokens: int) -> Footprint:
         if not self._reserves:
             return EMPTY
         return footprint(
-            request.num_prompt_tokens, request.num_generated, num_tokens, instance.info.block_size
+            request.num_prompt_tokens, request.num_generated, num_tokens, self._block_size
         )
-
-    def _resting_blocks(self, instance: _Instance, request: RequestState) -> int:
-        return own_blocks(request.num_prompt_tokens, request.num_covered, instance.info.block_size)
 
     def _pin_loads(
         self, request_id: RequestId, placement: Placement, actions: list[Action]
