@@ -142,9 +142,18 @@ class _Cluster:
         self._join_all(range(len(joins), scenario.num_instances))
         while len(self.outcome.finished_groups) < len(scenario.groups):
             self._step()
+        while self._reports:
+            self._report(self._reports[0])
+        self._check_empty()
+
+    def _check_empty(self) -> None:
+        """Nothing is held for requests that are finished."""
         for instance in self._instances.values():
             assert not instance.prompts, "prompts outlive their groups"
             assert not instance.own, "KV outlives its request"
+        config = self._scenario.config
+        free = self._controller._kv._pool.num_free
+        assert free == {Tier.HOST: config.num_host_slots, Tier.DISK: config.num_disk_slots}
 
     def _submit(self, groups: tuple[GroupSpec, ...]) -> None:
         self._submitted |= {group.group_id for group in groups}

@@ -190,10 +190,11 @@ class KVMoves:
 
     def check_integrity(self) -> None:
         """Raise AssertionError unless the ledgers agree with themselves and with each other."""
+        homes = {}
         for instance_id, instance in self._instances.items():
             instance.ledger.check_integrity()
-            for request_id in instance.ledger.resting_requests():
-                assert self._homes[request_id] == instance_id  # noqa: S101
+            homes.update(dict.fromkeys(instance.ledger.resting_requests(), instance_id))
+        assert homes == self._homes, "homes differ"  # noqa: S101
         self._pool.check_integrity()
 
     @property
@@ -259,7 +260,7 @@ class KVMoves:
     def _export(self, instance_id: int, key: KVKey, actions: list[Action]) -> PoolRecord | None:
         """Copy an object to the pool, unless it is there, is not whole, or there is no room."""
         size = self._instances[instance_id].ledger.exportable(key)
-        is_pending = (instance_id, key) in self._exporting
+        is_pending = (instance_id, key) in self._exporting  # for an earlier user of the same id
         if size is None or is_pending or self._pool.find(key) is not None:
             return None
         reserved = self._pool.reserve(key, size.blocks, size.num_tokens)

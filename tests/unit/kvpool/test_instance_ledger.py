@@ -110,3 +110,12 @@ def test_requests_leave_before_prompts_and_the_last_in_order_first() -> None:
     assert evicted == [B0.kv_key, A1.kv_key, A0.kv_key, KVKey(1), KVKey(0)]
     ledger.check_integrity()
     assert ledger.free_blocks == 17
+
+
+def test_a_prompt_is_spared_for_a_member_that_is_about_to_start() -> None:
+    """Although none is on the instance."""
+    ledger = InstanceLedger(10)
+    for request_id in (A0, B0):
+        ledger.start(request_id, Footprint(prompt=1, own=2), 5)
+        ledger.drop_request(request_id)
+    assert list(eviction_order(ledger, A1, _order)) == [KVKey(1)]

@@ -96,6 +96,24 @@ def test_a_failed_spill_loses_the_entry() -> None:
     pool.end_spill(D, is_ok=False)  # of an entry that is not there
 
 
+def test_an_object_is_not_spilled_twice_at_a_time() -> None:
+    """The second report could not be told from the first: the entry is dropped."""
+    pool = PoolLedger(1, 3)
+    a = _put(pool, A, 1)
+    reserved = pool.reserve(B, 1, 10)
+    assert reserved is not None
+    pool.remove(a)  # while its spill is pending
+    pool.remove(reserved.record)
+    pool.unpin(reserved.record)
+    _put(pool, A, 1)
+    again = pool.reserve(C, 1, 10)
+    assert again is not None
+    assert again.spills == ()
+    assert pool.find(A) is None
+    pool.end_spill(A, is_ok=True)
+    assert pool.num_free[Tier.DISK] == 3
+
+
 def test_entries_in_use_are_never_evicted() -> None:
     """No room is found instead, and nothing changes."""
     pool = PoolLedger(4, 4)

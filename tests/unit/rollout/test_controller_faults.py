@@ -54,6 +54,15 @@ def test_a_restart_under_the_same_id_counts_as_a_loss() -> None:
     assert told.join(0) == [start(R00, chunk_index=1)]
 
 
+def test_kv_at_rest_is_lost_with_its_instance() -> None:
+    """Its request goes on elsewhere, without it."""
+    told = crowded(num_host_slots=0)
+    told.end(R10)
+    told.lose(0)
+    assert places(told.join(0)) == [(R00, 0), (R01, 0)]
+    assert told.join(1) == [start(R10, 1, 1)]
+
+
 def test_pool_entries_survive_an_instance() -> None:
     """And are used for the prefix that they cover."""
     told = displaced()

@@ -119,6 +119,15 @@ def test_a_prompt_is_pulled_where_it_is_missing() -> None:
     ]
 
 
+def test_a_prompt_is_computed_once_a_member_has_ended_on_it() -> None:
+    """Without any report of tokens before."""
+    told = Told(num_instances=1, placement=PULLING, num_host_slots=10, max_running=1)
+    told.submit(3)
+    told.end(R00, 0, 1, ChunkEnd.STOP)
+    (export, _) = told.join(1)
+    assert export == ExportObject(instance_id=0, key=KVKey(0), slots=(0, 1))
+
+
 def test_a_prompt_that_is_still_computed_is_not_pulled() -> None:
     """The other instance computes it as well."""
     told = Told(num_instances=1, placement=PULLING, num_host_slots=10, max_running=1)
