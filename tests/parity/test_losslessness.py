@@ -13,13 +13,13 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
-from seer.rollout.rollout import Rollout
 
 from seer.engines.keyed import uniforms
 from seer.engines.local.spec import LocalSpec
 from seer.kvpool.pool import PoolConfig
 from seer.rollout.config import RolloutConfig
 from seer.rollout.metrics import RolloutMetrics
+from seer.rollout.rollout import Rollout
 from seer.scheduling.placement import PlacementConfig
 from seer.types import SamplingParams
 from support.default_model import model_dir, reference_logits
@@ -62,6 +62,9 @@ def _run(
             chunk_size=chunk_size,
             placement=PlacementConfig(max_spread=spread, pull_gap_tokens=0),
             pool=PoolConfig(host_bytes=400 << 20),
+            cpus=tuple(
+                (i,) for i in range(num_instances)
+            ),  # one thread each: no barriers to wait at
         )
         async with Rollout(config) as r:
             chats = [[{"role": "user", "content": text}] for text in PROMPTS]

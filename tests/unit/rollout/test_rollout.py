@@ -1,4 +1,4 @@
-"""The public API over the scripted engine: texts, order, metadata, cancelling, weights, bad input."""
+"""The public API over the scripted engine: texts, order, cancelling, weights, bad input."""
 
 import asyncio
 from pathlib import Path
