@@ -21,6 +21,9 @@ from seer.errors import InvalidInput
 from seer.rollout.metrics import RolloutMetrics
 from seer.rollout.results import GroupResult
 
+TABLE_WIDTH = 100
+"""Columns of the table where the console is narrower, so that a line stays a line in a file."""
+
 Texts = dict[tuple[str, int], list[int]]
 """Output tokens by (prompt id, member)."""
 
@@ -42,9 +45,9 @@ def run_bench(settings: BenchSettings) -> None:
             num_different = sum(texts[key] != reference[key] for key in reference)
             rows.append(msgspec.structs.replace(row, differing_requests=num_different))
             _append_json(output, rows[-1])
-    console = Console()
-    console.print(bench_table(rows))
-    console.print(difference_note(rows, job.num_requests), highlight=False)
+    console = Console(highlight=False)
+    console.print(bench_table(rows), width=max(console.width, TABLE_WIDTH))
+    console.print(difference_note(rows, job.num_requests), soft_wrap=True)
 
 
 def _measure(job: Job, policy: str, repeat: int) -> tuple[RolloutMetrics, Texts]:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from statistics import fmean
 
 import msgspec
+from rich.box import MARKDOWN
 from rich.table import Table
 
 from seer.cli.machine import Machine
@@ -33,22 +34,23 @@ class BenchRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def bench_table(rows: Sequence[BenchRow]) -> Table:
-    """Mean and range over the repeats, a line a policy, in the order measured."""
-    table = Table(title="mean (min to max over the repeats)", title_justify="left")
-    table.add_column("policy")
-    for name, _ in COLUMNS:
-        table.add_column(name, justify="right")
-    for policy in dict.fromkeys(row.policy for row in rows):
-        own = [row for row in rows if row.policy == policy]
-        table.add_row(policy, *(spread([value(row) for row in own]) for _, value in COLUMNS))
+    """Mean and range over the repeats, a column a policy, in the order measured; in Markdown."""
+    table = Table(box=MARKDOWN)
+    table.add_column("mean (range)")
+    policies = list(dict.fromkeys(row.policy for row in rows))
+    for policy in policies:
+        table.add_column(policy, justify="right")
+    for name, value in MEASURES:
+        cells = [[value(row) for row in rows if row.policy == policy] for policy in policies]
+        table.add_row(name, *map(spread, cells))
     return table
 
 
 def spread(values: Sequence[float]) -> str:
-    """`mean (min to max)`, or the one value where all are equal."""
+    """`mean (min-max)`, or the one value where all are equal."""
     if min(values) == max(values):
         return _short(values[0])
-    return f"{_short(fmean(values))} ({_short(min(values))} to {_short(max(values))})"
+    return f"{_short(fmean(values))} ({_short(min(values))}-{_short(max(values))})"
 
 
 def difference_note(rows: Sequence[BenchRow], num_requests: int) -> str:
@@ -62,20 +64,20 @@ def difference_note(rows: Sequence[BenchRow], num_requests: int) -> str:
     )
 
 
-COLUMNS: tuple[tuple[str, Callable[[BenchRow], float]], ...] = (
+MEASURES: tuple[tuple[str, Callable[[BenchRow], float]], ...] = (
     ("tokens/s", lambda row: row.throughput_tokens_per_s),
-    ("ratio", lambda row: row.ratio_to_first),
+    ("ratio to the first", lambda row: row.ratio_to_first),
     ("total s", lambda row: row.total_time_s),
     ("tail s", lambda row: row.tail_time_s),
     ("preemptions", lambda row: row.preemptions),
-    ("re-prefilled", lambda row: row.reprefilled_tokens),
+    ("tokens re-prefilled", lambda row: row.reprefilled_tokens),
     ("KV moved MB", lambda row: row.kv_bytes_moved / 1e6),
-    ("running", lambda row: row.mean_running),
+    ("chunks in flight", lambda row: row.mean_running),
 )
 
 
 def _short(value: float) -> str:
-    """Three or so significant digits: enough for numbers that vary by percents."""
+    """As many decimals as tell values apart that vary by percents."""
     if value == int(value) or abs(value) >= 100:  # noqa: PLR2004 - digits shown
         return f"{value:.0f}"
-    return f"{value:.3g}"
+    return f"{value:.2f}" if abs(value) < 10 else f"{value:.1f}"  # noqa: PLR2004 - likewise

@@ -31,18 +31,18 @@ ROW = BenchRow(
 def test_spread_is_mean_and_range() -> None:
     """Equal values are written once, others with their range."""
     assert spread([2.0, 2.0]) == "2"
-    assert spread([1.0, 2.0]) == "1.5 (1 to 2)"
-    assert spread([1234.4, 1235.4]) == "1235 (1234 to 1235)"
+    assert spread([1.0, 2.0]) == "1.50 (1-2)"
+    assert spread([1234.4, 1235.4]) == "1235 (1234-1235)"
 
 
-def test_table_has_a_line_a_policy_in_the_order_measured() -> None:
+def test_table_has_a_column_a_policy_in_the_order_measured() -> None:
     """The first policy, the baseline, comes first."""
     first = msgspec.structs.replace(ROW, policy="group_round_robin", ratio_to_first=1.0)
     output = io.StringIO()
     Console(file=output, width=120).print(bench_table([first, ROW, first, ROW]))
     text = output.getvalue()
     assert text.index("group_round_robin") < text.index("divided")
-    assert "1.5" in text
+    assert "1.50" in text
 
 
 def test_difference_note_counts_the_worst_rollout() -> None:
