@@ -144,6 +144,21 @@ def test_a_request_that_ended_before_the_abort_reached_it_is_complete() -> None:
     assert told.end(R00, 0, 2, ChunkEnd.STOP)[0] == finish(R00)
 
 
+def test_cancelling_clears_the_pool() -> None:
+    """Of waiting requests at once, of a lost one when it ends."""
+    waiting = displaced()
+    waiting.cancel(1)
+    assert not waiting.in_pool(KVKey(1, 0))
+    assert not waiting.in_pool(KVKey(1))
+    lost = displaced()
+    lost.join(1)
+    lost.cancel(1)
+    assert lost.in_pool(KVKey(1, 0))
+    lost.lose(1)
+    assert not lost.in_pool(KVKey(1, 0))
+    assert not lost.in_pool(KVKey(1))
+
+
 def test_a_cancelled_request_is_not_started_again_after_a_loss() -> None:
     """It ends with what was streamed."""
     told = Told(num_instances=2)

@@ -1,0 +1,122 @@
+"""Cost of a controller decision: time per event, by requests and instances. Prints JSON lines.
+
+    python benchmarks/micro/controller_events.py
+
+Instances are made up: each step ends a random chunk in flight, a quarter of them stop. KV is short,
+so that heads wait, idle KV leaves and is loaded again.
+"""
+
+import json
+import random
+import statistics
+import time
+from dataclasses import dataclass, field
+
+from seer.rollout.controller import Controller
+from seer.rollout.controller_config import ControllerConfig
+from seer.rollout.events import (
+    Action,
+    ChunkFinished,
+    Event,
+    ExportObject,
+    GroupsSubmitted,
+    InstanceJoined,
+    KVExported,
+    StartChunk,
+)
+from seer.types import ChunkEnd, ChunkStats, EngineInfo, GroupSpec, InstanceLoad
+
+GROUP_SIZE = 8
+SIZES = [(2, 1_000), (2, 100_000), (32, 10_000), (32, 100_000), (128, 100_000)]
+"""Instances and requests."""
+NUM_EVENTS = 20_000
+INFO = EngineInfo(
+    model="made up",
+    block_size=16,
+    num_blocks=2_000,
+    block_bytes=1,
+    max_running_requests=64,
+    max_context_tokens=100_000,
+    vocab_size=1,
+)
+LOAD = InstanceLoad(free_kv_tokens=0, num_running=0, num_waiting=0)
+
+
+@dataclass
+class Bench:
+    """A controller under load."""
+
+    controller: Controller
+    rng: random.Random = field(default_factory=lambda: random.Random(0))  # noqa: S311
+    flights: list[StartChunk] = field(default_factory=list)
+    exports: list[ExportObject] = field(default_factory=list)
+    times_us: list[float] = field(default_factory=list)
+
+    def handle(self, event: Event) -> float:
+        """Time one event, in microseconds, and note what it starts."""
+        begin = time.perf_counter()
+        actions = self.controller.handle(event, begin)
+        elapsed = (time.perf_counter() - begin) * 1e6
+        self._note(actions)
+        return elapsed
+
+    def step(self) -> None:
+        """Report the oldest export, or end a random chunk."""
+        if self.exports:
+            export = self.exports.pop(0)
+            event: Event = KVExported(
+                instance_id=export.instance_id, key=export.key, ok=True, num_bytes=1
+            )
+        else:
+            event = self._end_chunk()
+        self.times_us.append(self.handle(event))
+
+    def _end_chunk(self) -> ChunkFinished:
+        place = self.rng.randrange(len(self.flights))
+        self.flights[place], self.flights[-1] = self.flights[-1], self.flights[place]
+        start = self.flights.pop()
+        return ChunkFinished(
+            request_id=start.request_id,
+            chunk_index=start.chunk_index,
+            instance_id=start.instance_id,
+            num_tokens=start.max_tokens,
+            end=ChunkEnd.STOP if self.rng.random() < 0.25 else ChunkEnd.LENGTH,  # noqa: PLR2004
+            stats=ChunkStats(),
+            load=LOAD,
+        )
+
+    def _note(self, actions: list[Action]) -> None:
+        for action in actions:
+            match action:
+                case StartChunk():
+                    self.flights.append(action)
+                case ExportObject():
+                    self.exports.append(action)
+
+
+def measure(num_instances: int, num_requests: int) -> dict[str, float]:
+    """Times of one size."""
+    bench = Bench(Controller(ControllerConfig(chunk_size=512, num_host_slots=200_000)))
+    for instance_id in range(num_instances):
+        bench.handle(InstanceJoined(instance_id=instance_id, info=INFO))
+    groups = tuple(
+        GroupSpec(group_id=group, group_size=GROUP_SIZE, num_prompt_tokens=200, max_tokens=4096)
+        for group in range(num_requests // GROUP_SIZE)
+    )
+    submit_us = bench.handle(GroupsSubmitted(groups=groups))
+    while (bench.flights or bench.exports) and len(bench.times_us) < NUM_EVENTS:
+        bench.step()
+    return {
+        "num_instances": num_instances,
+        "num_requests": num_requests,
+        "num_events": len(bench.times_us),
+        "submit_us_per_request": submit_us / num_requests,
+        "event_us_mean": statistics.fmean(bench.times_us),
+        "event_us_median": statistics.median(bench.times_us),
+        "event_us_p99": statistics.quantiles(bench.times_us, n=100)[98],
+    }
+
+
+if __name__ == "__main__":
+    for size in SIZES:
+        print(json.dumps(measure(*size)), flush=True)
