@@ -14,8 +14,9 @@ from seer.rollout.trace import TraceWriter, replay
 from seer.scheduling.placement import PlacementConfig
 from seer.scheduling.policies import POLICY_NAMES
 from seer.types import FinishReason, GroupSpec, RequestId
-from support.model_cluster import Faults, Outcome, Scenario, run
+from support.model_cluster import run
 from support.model_instance import make_info
+from support.scenario import Faults, Outcome, Scenario
 
 BLOCK = 4
 PROMPT = st.integers(1, 3 * BLOCK + 1)

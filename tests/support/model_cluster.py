@@ -5,13 +5,12 @@ from the actions alone; the controller's own books are looked at only by its che
 """
 
 import random
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 import msgspec
 
 from seer.rollout.controller import Controller
-from seer.rollout.controller_config import ControllerConfig
 from seer.rollout.events import (
     AbortChunk,
     Action,
@@ -35,8 +34,6 @@ from seer.rollout.trace import TraceRecord
 from seer.types import (
     ChunkEnd,
     ChunkStats,
-    EngineInfo,
-    FinishReason,
     GroupSpec,
     InstanceLoad,
     RequestId,
@@ -44,55 +41,9 @@ from seer.types import (
 )
 from support.model_instance import ModelChunk, ModelInstance
 from support.model_pool import ModelPool, Place
+from support.scenario import Outcome, Scenario
 
 LOAD = InstanceLoad(free_kv_tokens=0, num_running=0, num_waiting=0)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Faults:
-    """How often things go wrong: chances for each step, and for each copy."""
-
-    lose: float = 0.0
-    join: float = 0.0
-    cancel: float = 0.0
-    stale: float = 0.0
-    failed_copy: float = 0.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Scenario:
-    """What a run is made of."""
-
-    config: ControllerConfig
-    info: EngineInfo
-    num_instances: int
-    groups: tuple[GroupSpec, ...]
-    lengths: dict[RequestId, int]
-    """Tokens after which a request stops by itself; at or over its limit: never."""
-    seed: int
-    faults: Faults = Faults()
-    late_groups: int = 0
-    """Groups, from the end, that are submitted after the others have begun."""
-    late_instances: int = 0
-
-
-@dataclass
-class Outcome:
-    """What a run came to."""
-
-    records: list[TraceRecord] = field(default_factory=list)
-    finished: dict[RequestId, FinishReason] = field(default_factory=dict)
-    finished_groups: list[int] = field(default_factory=list)
-    num_generated: dict[RequestId, int] = field(default_factory=dict)
-    num_reprefilled: int = 0
-    max_prompts_computed: int = 0
-    """Most often that one prompt was computed on one instance."""
-    num_exports: int = 0
-    num_loads: int = 0
-
-    def trace(self) -> bytes:
-        """The records as they are written to a file."""
-        return b"\n".join(msgspec.json.encode(record) for record in self.records)
 
 
 @dataclass
@@ -159,7 +110,7 @@ class _Cluster:
         self._submitted |= {group.group_id for group in groups}
         self._handle(GroupsSubmitted(groups=groups))
 
-    def _join_all(self, instance_ids: "range | list[int]") -> None:
+    def _join_all(self, instance_ids: Iterable[int]) -> None:
         for instance_id in instance_ids:
             if instance_id not in self._instances:
                 self._join(instance_id)
@@ -202,8 +153,6 @@ class _Cluster:
         for report in [r for r in self._reports if not places.isdisjoint(r.places)]:
             self._report(report)
         return instance_id, chunk
-
-    # ---------------------------------------------------------------- events
 
     def _join(self, instance_id: int) -> None:
         info = self._scenario.info
@@ -282,8 +231,6 @@ class _Cluster:
     def _let_go_of_loads(self, start: StartChunk) -> None:
         for entry in start.loads:
             self._pool.let_go([(entry.tier, slot) for slot in entry.slots])
-
-    # ---------------------------------------------------------------- actions
 
     def _handle(self, event: Event) -> None:
         now = float(len(self.outcome.records))

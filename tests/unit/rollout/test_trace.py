@@ -9,8 +9,9 @@ from seer.rollout.controller_config import ControllerConfig
 from seer.rollout.events import InstanceJoined, StartChunk
 from seer.rollout.trace import TraceRecord, TraceWriter, read_header, read_trace, replay
 from seer.types import GroupSpec, RequestId
-from support.model_cluster import Scenario, run
+from support.model_cluster import run
 from support.model_instance import make_info
+from support.scenario import Scenario
 
 CONFIG = ControllerConfig(chunk_size=3, num_host_slots=7)
 
