@@ -33,7 +33,7 @@ FAULTS = st.builds(
     failed_copy=st.sampled_from([0.0, 0.3]),
 )
 quick = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )
 
 
@@ -114,7 +114,7 @@ def test_static_policies_dispatch_whole_requests_and_move_no_kv(scenario: Scenar
     assert outcome.num_loads == 0
 
 
-@settings(quick, max_examples=25)
+@settings(quick, max_examples=60)
 @given(scenarios())
 def test_same_inputs_give_a_byte_equal_trace_that_replays(
     tmp_path_factory: pytest.TempPathFactory, scenario: Scenario
