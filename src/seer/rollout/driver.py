@@ -153,6 +153,8 @@ class Driver:
             held = queue.popleft()
             if placed.engine is not None:
                 self._call(held, placed, placed.engine)
+            else:
+                _resolve(held.done)
 
     async def _resume_after(self, waits: list[asyncio.Future[None]], instance_id: int) -> None:
         await asyncio.wait(waits)
