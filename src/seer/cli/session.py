@@ -1,6 +1,7 @@
 """One rollout session of a job: instances up, groups out as they finish, instances down."""
 
 from collections.abc import Callable, Sequence
+from contextlib import aclosing
 from pathlib import Path
 
 from rich.console import Console
@@ -26,14 +27,15 @@ async def generate(
     tell(f"loading {settings.instances} instances of {job.spec.model} ({job.spec.dtype})")
     async with Rollout(job.config(policy, trace_path)) as rollout:
         with open_display(Console(stderr=True), _title(job, policy, len(prompts))) as show:
-            groups = rollout.stream(
+            stream = rollout.stream(
                 prompts,
                 group_size=settings.group_size,
                 sampling=job.sampling,
                 on_progress=show,
             )
-            async for group in groups:
-                on_group(group)
+            async with aclosing(stream) as groups:
+                async for group in groups:
+                    on_group(group)
         return rollout.metrics()
 
 
