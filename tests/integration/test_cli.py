@@ -77,7 +77,7 @@ def test_rollout_writes_completions_trace_and_summary(inputs: Path, tmp_path: Pa
 
 def test_interrupted_rollout_resumes_to_the_same_texts(inputs: Path, tmp_path: Path) -> None:
     """Ctrl-C keeps finished groups, says what is missing, exits 130; --resume makes the rest."""
-    flags = ["--max-tokens", "150", "--ignore-eos", "--max-running", "4", "--instances", "1"]
+    flags = ["--max-tokens", "150", "--ignore-eos", "--max-running", "2"]
     flags += ["--format", "jsonl"]
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     subprocess.run(command(inputs, "rollout", *flags, "--out", str(whole)), check=True)
