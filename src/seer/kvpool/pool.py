@@ -1,8 +1,8 @@
 """The KV pool's memory and files: one owner makes them, engines attach by address.
 
-Which slot holds what is decided elsewhere (`kvpool/ledger.py`); here are bytes only. Every read is
-checked against the key that the reader expects, so a wrong or broken slot costs a re-prefill, never
-a wrong token.
+Which slot holds what is decided elsewhere (`kvpool/pool_ledger.py`); here are bytes only. Every
+read is checked against the key that the reader expects, so a wrong or broken slot costs a
+re-prefill, never a wrong token.
 """
 
 import tempfile
