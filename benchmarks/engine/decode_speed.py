@@ -91,7 +91,9 @@ def measure(workers: Sequence[Worker], args: argparse.Namespace, dtype: str) -> 
     bandwidth = read_bandwidth()
     rows = []
     for batch in args.batches:
-        lengths = [16 + (args.max_context - 16 - args.tokens) * (i + 1) // batch for i in range(batch)]
+        lengths = [
+            16 + (args.max_context - 16 - args.tokens) * (i + 1) // batch for i in range(batch)
+        ]
         prompts = [[rng.randrange(1000, 40_000) for _ in range(n)] for n in lengths]
         speeds: dict[str, list[float]] = {w.name: [] for w in workers}
         for repeat in range(args.repeats + 1):
@@ -118,9 +120,11 @@ def measure(workers: Sequence[Worker], args: argparse.Namespace, dtype: str) -> 
 def _format(row: dict) -> str:
     cells = [f"{row['dtype']:9} batch {row['batch']:3} floor {row['floor']:7.0f} tok/s"]
     cells.append(f"seer {row['seer']:7.1f} ({row['seer'] / row['floor']:.2f} of floor)")
-    for peer in ("transformers", "vllm"):
-        if peer in row:
-            cells.append(f"{peer} {row[peer]:7.1f} (seer x{row['seer'] / row[peer]:.2f})")
+    cells += [
+        f"{peer} {row[peer]:7.1f} (seer x{row['seer'] / row[peer]:.2f})"
+        for peer in ("transformers", "vllm")
+        if peer in row
+    ]
     return "  ".join(cells)
 
 

@@ -1,6 +1,6 @@
 """What verifying several tokens a request costs, relative to one (measured).
 
-    python benchmarks/engine/verify_cost.py --model DIR
+python benchmarks/engine/verify_cost.py --model DIR
 """
 
 import argparse
@@ -37,6 +37,38 @@ def _median_ms(step: Callable[[], object], repeats: int) -> float:
     return statistics.median(times[2:]) * 1e3
 
 
+class Stepper:
+    """A model whose steps are timed."""
+
+    def __init__(self, model: str, dtype: str) -> None:
+        self._device = torch.device("cpu")
+        kind = getattr(torch, dtype)
+        config = read_model_config(model)
+        cache = KVCache(config, 400, BLOCK_TOKENS, kind, self._device)
+        rope = rope_table(model, config, self._device)
+        self._ops = make_ops(config, cache, rope, self._device)
+        self._decoder = Decoder(load_weights(model, config, kind, self._device), self._ops)
+
+    def milliseconds(self, batch: int, context: int, width: int, repeats: int) -> float:
+        """Median time of a step that feeds and draws `width` tokens for each request."""
+        blocks = (context + width) // BLOCK_TOKENS + 1
+        sequences = [
+            Rows(
+                token_ids=[100 + i] * width,
+                first_position=context,
+                blocks=range(i * blocks, (i + 1) * blocks),
+                num_logits=width,
+            )
+            for i in range(batch)
+        ]
+        step = build_batch(sequences, self._device)
+        rows = batch * width
+        params = sample_params(
+            [SamplingParams(temperature=0.8)] * rows, np.full(rows, 0.5), raw=False
+        )
+        return _median_ms(lambda: self._ops.sample(self._decoder(step), params), repeats)
+
+
 def main() -> None:
     """Print one line a case: milliseconds a step and the ratio to one token."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -45,36 +77,10 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=20)
     args = parser.parse_args()
     torch.set_num_threads(len(os.sched_getaffinity(0)))
-    device = torch.device("cpu")
     for name in args.dtypes:
-        dtype = getattr(torch, name)
-        config = read_model_config(args.model)
-        cache = KVCache(config, 400, BLOCK_TOKENS, dtype, device)
-        ops = make_ops(config, cache, rope_table(args.model, config, device), device)
-        decoder = Decoder(load_weights(args.model, config, dtype, device), ops)
+        stepper = Stepper(args.model, name)
         for batch, context in CASES:
-            cells = []
-            for width in WIDTHS:
-                blocks = (context + width) // BLOCK_TOKENS + 1
-                step_batch = build_batch(
-                    [
-                        Rows(
-                            token_ids=[100 + i] * width,
-                            first_position=context,
-                            blocks=range(i * blocks, (i + 1) * blocks),
-                            num_logits=width,
-                        )
-                        for i in range(batch)
-                    ],
-                    device,
-                )
-                rows = batch * width
-                params = sample_params(
-                    [SamplingParams(temperature=0.8)] * rows, np.full(rows, 0.5), raw=False
-                )
-                cells.append(
-                    _median_ms(lambda b=step_batch, p=params: ops.sample(decoder(b), p), args.repeats)
-                )
+            cells = [stepper.milliseconds(batch, context, w, args.repeats) for w in WIDTHS]
             shown = "  ".join(
                 f"q={w} {ms:6.1f} ms ({ms / cells[0]:.2f}x)"
                 for w, ms in zip(WIDTHS, cells, strict=True)

@@ -47,7 +47,7 @@ class Bench:
     """A controller under load."""
 
     controller: Controller
-    rng: random.Random = field(default_factory=lambda: random.Random(0))  # noqa: S311
+    rng: random.Random = field(default_factory=lambda: random.Random(0))
     flights: list[StartChunk] = field(default_factory=list)
     exports: list[ExportObject] = field(default_factory=list)
     times_us: list[float] = field(default_factory=list)

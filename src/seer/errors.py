@@ -8,6 +8,9 @@ SeerError
 └── TraceMismatch    replaying a trace gave other actions than it records
 """
 
+_SHOWN_CHARACTERS = 200
+"""Most characters of a bad value that a message repeats."""
+
 
 class SeerError(Exception):
     """Base of every error that Seer raises on purpose."""
@@ -24,8 +27,8 @@ class InvalidInput(SeerError, ValueError):
 
     def __str__(self) -> str:
         shown = repr(self.value)
-        if len(shown) > 200:
-            shown = shown[:197] + "..."
+        if len(shown) > _SHOWN_CHARACTERS:
+            shown = shown[:_SHOWN_CHARACTERS] + "..."
         return f"{self.field}: got {shown}; {self.allowed}"
 
 

@@ -135,7 +135,7 @@ class PoolEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExportKV(msgspec.Struct, frozen=True, kw_only=True, tag="export"):
-    """Copy a KV object that an instance holds into host slots of the pool. The instance keeps it."""
+    """Copy a KV object that an instance holds into host slots of the pool; it stays there too."""
 
     key: KVKey
     slots: tuple[int, ...]

@@ -70,7 +70,7 @@ class Tokenizer(Protocol):
         """Token ids of plain text."""
 
     def encode_chat(self, messages: Sequence[dict[str, str]]) -> list[int]:
-        """Token ids of a chat, with the generation prompt. Raises InvalidInput without a template."""
+        """Token ids of a chat and the generation prompt. InvalidInput without a template."""
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """Text of generated tokens, special tokens left out."""

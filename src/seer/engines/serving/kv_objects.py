@@ -117,7 +117,7 @@ class KVObjects:
         return True
 
     def drop(self, key: KVKey) -> None:
-        """Free an object (a prompt in use: once its last user has gone). Unknown keys are ignored."""
+        """Free an object (a prompt in use: when its last user has gone). Ignores unknown keys."""
         if key.member is not None:
             kv = self._requests.get(RequestId(key.group, key.member))
             if kv is not None and not kv.is_running:
