@@ -80,7 +80,7 @@ class Controller:
             case TokensStreamed():
                 self._stream(event)
             case ChunkFinished():
-                return self._end_chunk(event)
+                return self._end_chunk(event) + ([] if event.more else self._dispatch())
             case KVExported():
                 self._kv.end_export(event.instance_id, event.key, is_ok=event.ok)
             case KVSpilled():
@@ -188,7 +188,7 @@ class Controller:
             self._wait(request)
         else:
             actions += self._finish(group, request, reason)
-        return actions + self._dispatch()
+        return actions
 
     # ---------------------------------------------------------------- dispatching
 

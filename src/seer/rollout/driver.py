@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from seer.errors import InstanceLost, SeerError
 from seer.kvpool.pool import PoolOwner
 from seer.rollout.controller import Controller
@@ -43,6 +45,10 @@ from seer.rollout.transfers import Transfers, disk, host
 from seer.types import ChunkProgress, ChunkResult, DropKV, ExportKV, RequestId
 
 OnRecord = Callable[[TraceRecord], None]
+GATHER_S = 0.001
+"""How long ended chunks are gathered: those of one step arrive within it, and the instance is in
+its next step for much longer."""
+
 InstanceAction = StartChunk | AbortChunk | ExportObject | DropObject
 
 
@@ -81,6 +87,7 @@ class Driver:
         self._on_failure = on_failure
         self._transfers = Transfers()
         self._held_back: dict[int, deque[_Held]] = {i: deque() for i in fleet.placed}
+        self._ended_chunks: list[ChunkFinished] = []
         self._num_restarting = 0
         self._is_shut_down = False
         self._origin = time.monotonic()
@@ -232,7 +239,7 @@ class Driver:
         placed.load = result.load
         placed.num_failures = 0
         if self.store.end(result):
-            self.handle(
+            self._ended_chunks.append(
                 ChunkFinished(
                     request_id=result.request_id,
                     chunk_index=result.chunk_index,
@@ -243,6 +250,15 @@ class Driver:
                     load=result.load,
                 )
             )
+            if len(self._ended_chunks) == 1:
+                asyncio.get_running_loop().call_later(GATHER_S, self._report_ended)
+
+    def _report_ended(self) -> None:
+        """Hand over the chunks that ended together; requests are placed after the last."""
+        ended, self._ended_chunks = self._ended_chunks, []
+        for i, event in enumerate(ended, start=1):
+            more = i < len(ended)
+            self.handle(msgspec.structs.replace(event, more=more) if more else event)
 
     async def _guard(
         self, call: Coroutine[Any, Any, object], placed: Placed, engine: Engine
@@ -259,6 +275,7 @@ class Driver:
             return
         instance_id = placed.setup.instance_id
         flying = sorted(placed.in_flight)
+        self._report_ended()
         self._fleet.lose(instance_id)
         self._drop_held_back(instance_id)
         self._num_restarting += self._restart_instances

@@ -69,6 +69,9 @@ class ChunkFinished(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     end: ChunkEnd
     stats: ChunkStats
     load: InstanceLoad
+    more: bool = False
+    """Another ended chunk is reported right behind this one: place waiting requests after that one,
+    so that none of them is moved out for another and back a moment later."""
 
 
 class KVExported(msgspec.Struct, frozen=True, kw_only=True, tag=True):
