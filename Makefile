@@ -10,7 +10,7 @@ NATIVE := CMakeLists.txt $(wildcard csrc/*.* csrc/*/*.*)
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 ROLLOUT_FLAGS ?= --prompts reasoning-gym:chain_sum,spell_backward,number_sorting,letter_counting \
-	--num-prompts 8 --group-size 8 --max-tokens 192 --instances 2 --kv-tokens 4096 --chunk-size 64
+	--num-prompts 8 --group-size 8 --max-tokens 192 --instances 2 --kv-tokens 4096
 
 .PHONY: rollout test lint slim clean
 

@@ -62,10 +62,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     max_running: Annotated[int, _help("requests that one instance runs at once")] = 32
     chunk_size: Annotated[
         int, _help("tokens a request generates before it is placed anew; 0 is all of them")
-    ] = 128
+    ] = 32
     max_spread: Annotated[
         int, _help("difference of running requests up to which cached KV decides the placement")
-    ] = 2
+    ] = 8
     pull_gap_tokens: Annotated[
         int, _help("cached tokens by which another instance must lead for KV to be moved")
     ] = 0
