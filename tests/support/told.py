@@ -93,6 +93,7 @@ class Told:
         *,
         instance_id: int = 0,
         stats: ChunkStats | None = None,
+        more: bool = False,
     ) -> list[Action]:
         event = ChunkFinished(
             request_id=request_id,
@@ -102,6 +103,7 @@ class Told:
             end=end,
             stats=stats or ChunkStats(),
             load=LOAD,
+            more=more,
         )
         actions = self.controller.handle(event, 0.0)
         self.controller.check_integrity()

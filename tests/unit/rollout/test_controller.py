@@ -32,6 +32,17 @@ def test_a_request_that_stops_leaves_its_group_waiting_for_the_others() -> None:
     assert told.end(R01, 0, 1, ChunkEnd.STOP) == [finish(R01), drop(0), FinishGroup(group_id=0)]
 
 
+def test_chunks_that_end_together_are_placed_after_the_last() -> None:
+    """Nothing starts behind a report that announces another, not even if that one is late."""
+    told = Told()
+    told.submit(2)
+    assert told.end(R01, more=True) == []
+    assert told.end(R00) == [start(R00, chunk_index=1), start(R01, chunk_index=1)]
+    assert told.end(R00, 1, more=True) == []
+    late = told.end(R00, 1)
+    assert late == [start(R00, chunk_index=2, keep_kv=False)]
+
+
 def test_without_a_chunk_size_a_request_runs_in_one_chunk() -> None:
     """Divided over instances, not in time."""
     told = Told(chunk_size=None)
