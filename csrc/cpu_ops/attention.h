@@ -27,7 +27,7 @@ template <>
 struct KVLayout<float> {
   using Scalar = float;          // one broadcast operand
   static constexpr int kPer = 1;  // summed elements a broadcast operand holds
-  static int64_t key_index(int d, int t, int) { return int64_t{d} * kBlockTokens + t; }
+  static int64_t key_index(int d, int t) { return int64_t{d} * kBlockTokens + t; }
   static int64_t value_index(int d, int t, int dim) { return int64_t{t} * dim + d; }
   static Vec mul_add(Vec acc, const float* p, float x) { return acc + load_vec(p) * x; }
 };
@@ -36,7 +36,7 @@ template <>
 struct KVLayout<bf16> {
   using Scalar = uint32_t;
   static constexpr int kPer = 2;
-  static int64_t key_index(int d, int t, int) {
+  static int64_t key_index(int d, int t) {
     return (int64_t{d / 2} * kBlockTokens + t) * 2 + d % 2;
   }
   static int64_t value_index(int d, int t, int dim) {

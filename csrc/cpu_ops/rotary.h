@@ -59,7 +59,7 @@ void store_row(const AttentionShape& shape, const BatchLayout& batch, const Laye
   for (int h = 0; h < shape.num_kv_heads; ++h) {
     rotate_head(key + h * dim, k_norm, shape.qk_norm_eps, angles, dim, head);
     for (int d = 0; d < dim; ++d) {
-      from_float(head[d], keys + h * head_size + KVLayout<T>::key_index(d, offset, dim));
+      from_float(head[d], keys + h * head_size + KVLayout<T>::key_index(d, offset));
       values[h * head_size + KVLayout<T>::value_index(d, offset, dim)] = value[h * dim + d];
     }
   }

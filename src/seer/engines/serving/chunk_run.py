@@ -1,6 +1,6 @@
-"""One chunk in the local engine, from its arrival to its end."""
+"""One chunk in an engine, from its arrival to its end."""
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from seer.engines.serving.kv_objects import RequestKV
 from seer.engines.serving.stopping import StopCheck
@@ -12,7 +12,7 @@ PROGRESS_TOKENS = 16
 
 @dataclass(slots=True)
 class Costs:
-    """Running totals behind a ChunkStats."""
+    """Running totals behind a ChunkStats: the same fields, while they still change."""
 
     num_prompt_prefilled: int = 0
     num_output_prefilled: int = 0
@@ -74,17 +74,6 @@ class ChunkRun:
             token_ids=self.token_ids[len(self.token_ids) - self.num_generated :],
             logprobs=self.logprobs,
             end=end,
-            stats=_stats(self.costs),
+            stats=ChunkStats(**asdict(self.costs)),
             load=load,
         )
-
-
-def _stats(costs: Costs) -> ChunkStats:
-    return ChunkStats(
-        num_prompt_prefilled=costs.num_prompt_prefilled,
-        num_output_prefilled=costs.num_output_prefilled,
-        num_preemptions=costs.num_preemptions,
-        num_loaded_tokens=costs.num_loaded_tokens,
-        num_loaded_bytes=costs.num_loaded_bytes,
-        num_load_failures=costs.num_load_failures,
-    )
