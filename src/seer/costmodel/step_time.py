@@ -1,6 +1,6 @@
 """Step time of one instance: T(requests, verified tokens, context tokens) and its fitted form.
 
-The paper's T(B, γ) and D(B, γ) (section 3.4.1) with the context made explicit, since in long
+The paper's T(B, gamma) and D(B, gamma) (section 3.4.1) with the context made explicit, since in long
 rollouts most of a step goes into reading KV. Seconds and tokens throughout; plain floats, because a
 simulated rollout asks some 10^6 times.
 """
@@ -11,6 +11,14 @@ from typing import Protocol
 import msgspec
 
 from seer.errors import InvalidInput
+
+
+def require_non_negative(values: msgspec.Struct) -> None:
+    """Raise InvalidInput, naming the field, unless every number of `values` is finite and >= 0."""
+    for name in values.__struct_fields__:
+        value = getattr(values, name)
+        if isinstance(value, int | float) and not (math.isfinite(value) and value >= 0):
+            raise InvalidInput(name, value, "allowed: a finite number >= 0")
 
 
 class StepTime(Protocol):
@@ -50,7 +58,7 @@ class Bend(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 
 class DraftCost(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """D(B, γ): seconds of drafting in a step, zero without draft tokens.
+    """D(B, gamma): seconds of drafting in a step, zero without draft tokens.
 
     A suffix tree costs per request and token; a draft model costs a pass over its weights for each
     draft position (`per_position_s`, times draft tokens a request) besides.
@@ -136,11 +144,3 @@ class SurfaceStepTime(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     def draft_s(self, num_requests: float, num_draft_tokens: float) -> float:
         """See StepTime."""
         return self.draft.seconds(num_requests, num_draft_tokens)
-
-
-def require_non_negative(values: msgspec.Struct) -> None:
-    """Raise InvalidInput, naming the field, unless every number of `values` is finite and >= 0."""
-    for name in values.__struct_fields__:
-        value = getattr(values, name)
-        if isinstance(value, int | float) and not (math.isfinite(value) and value >= 0):
-            raise InvalidInput(name, value, "allowed: a finite number >= 0")
