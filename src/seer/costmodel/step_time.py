@@ -1,8 +1,8 @@
 """Step time of one instance: T(requests, verified tokens, context tokens) and its fitted form.
 
-The paper's T(B, gamma) and D(B, gamma) (section 3.4.1) with the context made explicit, since in long
-rollouts most of a step goes into reading KV. Seconds and tokens throughout; plain floats, because a
-simulated rollout asks some 10^6 times.
+The paper's T(B, gamma) and D(B, gamma) (section 3.4.1) with the context made explicit, since in
+long rollouts most of a step goes into reading KV. Seconds and tokens throughout; plain floats,
+because a simulated rollout asks some 10^6 times.
 """
 
 import math
