@@ -277,7 +277,7 @@ class InstanceSetup(msgspec.Struct, frozen=True, kw_only=True):
     """Processors that its threads are pinned to; empty: not pinned, all of them."""
 
 
-class GroupSpec(msgspec.Struct, frozen=True, kw_only=True):
+class GroupSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A submitted group, as the controller sees it: counts, no tokens."""
 
     group_id: int
@@ -285,6 +285,11 @@ class GroupSpec(msgspec.Struct, frozen=True, kw_only=True):
     num_prompt_tokens: int
     max_tokens: int
     """Limit of output tokens of each member."""
+    known_lengths: tuple[int, ...] = ()
+    """Output tokens of each member, from an earlier run with the same draws; the `oracle` policy
+    needs them. Empty: not known."""
+    prior_tokens: float | None = None
+    """Mean output tokens of this prompt's responses in an earlier iteration; None: not known."""
 
 
 class InstanceView(msgspec.Struct, frozen=True, kw_only=True):

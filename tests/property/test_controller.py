@@ -12,7 +12,11 @@ from seer.rollout.controller_config import ControllerConfig
 from seer.rollout.events import SpillObject
 from seer.rollout.trace import TraceWriter, replay
 from seer.scheduling.placement import PlacementConfig
-from seer.scheduling.policies import POLICY_NAMES
+from seer.scheduling.policies import (
+    DIVIDED_POLICY_NAMES,
+    POLICY_NAMES,
+    STATIC_POLICY_NAMES,
+)
 from seer.types import FinishReason, GroupSpec, RequestId
 from support.model_cluster import run
 from support.model_instance import make_info
@@ -47,16 +51,12 @@ def scenarios(
 ) -> Scenario:
     """Small clusters that are short of blocks, and requests of very different lengths."""
     num_groups = draw(st.integers(1, 6))
+    sizes = [draw(st.integers(1, 4)) for _ in range(num_groups)]
+    ids = [RequestId(group, member) for group, size in enumerate(sizes) for member in range(size)]
+    lengths = {request_id: draw(st.integers(1, 6 * BLOCK)) for request_id in ids}
     groups = [
-        GroupSpec(
-            group_id=group,
-            group_size=draw(st.integers(1, 4)),
-            num_prompt_tokens=draw(PROMPT),
-            max_tokens=draw(LIMIT),
-        )
-        for group in range(num_groups)
+        _group(group, size, draw(PROMPT), draw(LIMIT), lengths) for group, size in enumerate(sizes)
     ]
-    ids = [RequestId(g.group_id, member) for g in groups for member in range(g.group_size)]
     host, disk = draw(st.sampled_from(pools))
     num_instances = draw(st.integers(1, 3))
     return Scenario(
@@ -77,11 +77,24 @@ def scenarios(
         ),
         num_instances=num_instances,
         groups=tuple(groups),
-        lengths={request_id: draw(st.integers(1, 6 * BLOCK)) for request_id in ids},
+        lengths=lengths,
         seed=draw(st.integers(0, 2**32)),
         faults=draw(faults),
         late_groups=draw(st.integers(0, num_groups - 1)),
         late_instances=draw(st.integers(0, num_instances - 1)),
+    )
+
+
+def _group(
+    group_id: int, size: int, num_prompt: int, limit: int, lengths: dict[RequestId, int]
+) -> GroupSpec:
+    own = [lengths[RequestId(group_id, member)] for member in range(size)]
+    return GroupSpec(
+        group_id=group_id,
+        group_size=size,
+        num_prompt_tokens=num_prompt,
+        max_tokens=limit,
+        known_lengths=tuple(min(length, limit) for length in own),
     )
 
 
@@ -97,7 +110,7 @@ def test_every_request_finishes_exactly_once_whatever_happens(scenario: Scenario
 
 
 @quick
-@given(scenarios(("divided",), st.just(Faults()), ((500, 0), (60, 500)), (0,)))
+@given(scenarios(DIVIDED_POLICY_NAMES, st.just(Faults()), ((500, 0), (60, 500)), (0,)))
 def test_divided_computes_nothing_twice_when_the_pool_is_big_enough(scenario: Scenario) -> None:
     """No position of an output, and no prompt twice on one instance."""
     outcome = run(scenario)
@@ -106,7 +119,7 @@ def test_divided_computes_nothing_twice_when_the_pool_is_big_enough(scenario: Sc
 
 
 @quick
-@given(scenarios(("group_round_robin", "interleaved")))
+@given(scenarios(STATIC_POLICY_NAMES))
 def test_static_policies_dispatch_whole_requests_and_move_no_kv(scenario: Scenario) -> None:
     """What happens on the instance is the engine's business."""
     outcome = run(scenario)

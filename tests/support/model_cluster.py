@@ -31,6 +31,7 @@ from seer.rollout.events import (
     TokensStreamed,
 )
 from seer.rollout.trace import TraceRecord
+from seer.scheduling.policies import DIVIDED_POLICY_NAMES
 from seer.types import (
     ChunkEnd,
     ChunkStats,
@@ -156,7 +157,7 @@ class _Cluster:
 
     def _join(self, instance_id: int) -> None:
         info = self._scenario.info
-        enforces = self._scenario.config.policy == "divided"
+        enforces = self._scenario.config.policy in DIVIDED_POLICY_NAMES
         self._instances[instance_id] = ModelInstance(info=info, enforces=enforces)
         self._handle(InstanceJoined(instance_id=instance_id, info=info))
 

@@ -2,12 +2,13 @@
 
 Decides which chunk runs where and what happens to its KV; owns the state of all requests. Two ways
 of dispatching: a static policy deals whole requests to instances at once, and the engines queue
-them; a divided policy starts chunks from the head of the request buffer as long as the head fits
-somewhere. Invariants: a request has at most one chunk in flight, ends exactly once, and a group
+them; a divided policy starts chunks from the head of the request buffer as long as it fits
+somewhere, and may pass over some that do not. Invariants: a request has at most one chunk in flight, ends exactly once, and a group
 ends with its last member. In the divided modes no instance is ever given more than its blocks hold.
 
-An event costs O(log requests + instances) and whatever it starts; requests that wait behind the
-head are never looked at. Events about chunks, groups and instances that are no longer there are
+An event costs O(log requests + instances) and whatever it starts; requests that wait far behind
+the head are never looked at. A request that fits nowhere is not tried again on an instance where
+nothing has changed. Events about chunks, groups and instances that are no longer there are
 ignored: reports may cross with a loss or a cancellation.
 """
 
@@ -41,25 +42,36 @@ from seer.rollout.request_state import (
     finish_reason,
     make_group,
 )
-from seer.scheduling.admission import chunk_tokens
+from seer.scheduling.admission import can_admit
+from seer.scheduling.divided_policies import Changed, DividedPolicy
 from seer.scheduling.placement import Placement, place
-from seer.scheduling.policies import Divided, StaticPolicy, make_policy
+from seer.scheduling.policies import make_policy
 from seer.scheduling.request_buffer import RequestBuffer
+from seer.scheduling.static_policies import StaticPolicy
 from seer.types import FinishReason, GroupSpec, RequestId
 
 
 class Controller:
-    """One rollout. Equal events give equal actions."""
+    """One rollout. Equal events give equal actions.
 
-    def __init__(self, config: ControllerConfig) -> None:
+    `static_policy` replaces the configured policy by one that is not known by name (a baseline of
+    the simulator); a trace of such a rollout cannot be replayed.
+    """
+
+    def __init__(self, config: ControllerConfig, static_policy: StaticPolicy | None = None) -> None:
         self.config = config
-        self._policy = make_policy(config.policy)
+        self._static: StaticPolicy | None = static_policy
+        self._divided: DividedPolicy | None = None
+        if static_policy is None:
+            self._static, self._divided = make_policy(config.policy, config.chunk_size)
         self._kv = KVMoves(
             PoolLedger(config.num_host_slots, config.num_disk_slots),
-            reserves=isinstance(self._policy, Divided),
+            reserves=self._divided is not None,
         )
         self._groups: dict[int, GroupState] = {}
         self._buffer = RequestBuffer()
+        self._refused: dict[RequestId, int] = {}
+        """Requests that fitted nowhere in the last round, with the length of their chunk."""
 
     def handle(self, event: Event, now: float) -> list[Action]:
         """What to do about an event at time `now` (seconds, any origin, never decreasing).
@@ -107,6 +119,8 @@ class Controller:
         for spec in specs:
             group = make_group(spec)
             self._groups[spec.group_id] = group
+            if self._divided is not None:
+                self._divided.add_group(spec)
             for request in group.requests:
                 self._wait(request)
         return self._dispatch()
@@ -118,7 +132,7 @@ class Controller:
             if spec.group_id in seen:
                 raise InvalidInput("group_id", spec.group_id, "allowed: one that is not in use")
             seen.add(spec.group_id)
-            check_group(spec)
+            check_group(spec, self.config)
             for info in infos:
                 check_fits(spec, info)
 
@@ -160,6 +174,7 @@ class Controller:
             self._kv.lose(flight)
             reason = finish_reason(group, request, None)
             if reason is None:
+                self._progress(request)
                 self._wait(request)
             else:
                 actions += self._kv.discard(request_id)
@@ -185,6 +200,7 @@ class Controller:
             request, flight, event.end, num_tokens=event.num_tokens, stays=reason is None
         )
         if reason is None:
+            self._progress(request)
             self._wait(request)
         else:
             actions += self._finish(group, request, reason)
@@ -195,29 +211,42 @@ class Controller:
     def _dispatch(self) -> list[Action]:
         if not self._kv.instance_ids:
             return []
-        match self._policy:
-            case Divided():
-                return self._start_while_head_fits()
-            case static:
-                return self._deal(static)
+        if self._divided is not None:
+            return self._start_what_fits(self._divided)
+        assert self._static is not None  # noqa: S101 - one of the two is set
+        return self._deal(self._static)
 
-    def _start_while_head_fits(self) -> list[Action]:
-        """Start chunks in the policy's order.
+    def _start_what_fits(self, policy: DividedPolicy) -> list[Action]:
+        """Start chunks in the policy's order, passing over at most `max_skips` that fit nowhere.
 
-        # Paper silent: what follows a head that fits nowhere. The round ends (Algorithm 2 reports
-        "no instance available"): nobody overtakes, so the head cannot starve.
+        # Paper silent: what follows a head that fits nowhere. Without skips the round ends
+        (Algorithm 2 reports "no instance available"): nobody overtakes, so no head can starve.
         """
         actions: list[Action] = []
-        while (request_id := self._buffer.head()) is not None:
+        passed: dict[RequestId, int] = {}
+        touched = self._kv.take_touched()
+        while (request_id := self._buffer.head()) is not None and len(passed) <= policy.max_skips:
             request = self._request(request_id)
-            num_tokens = chunk_tokens(
-                self.config.chunk_size, request.num_generated, request.max_tokens
-            )
-            placement = place(self._kv.views(request, num_tokens), self.config.placement)
+            num_tokens = policy.chunk_tokens(request)
+            placement = self._place(request, num_tokens, touched | self._kv.touched)
             if placement is None:
-                break
-            actions += self._start(request, num_tokens, placement)
+                self._buffer.pop()
+                passed[request_id] = num_tokens
+            else:
+                actions += self._start(request, num_tokens, placement)
+                self._rekey(policy.started(request_id))
+        self._refused = passed
+        for request_id in passed:
+            self._buffer.add(request_id, policy.order_key(self._request(request_id)))
         return actions
+
+    def _place(self, request: RequestState, num_tokens: int, touched: set[int]) -> Placement | None:
+        """Where the chunk goes; None: it fits nowhere. Untouched instances refuse it as before."""
+        if self._refused.get(request.request_id) == num_tokens:
+            views = self._kv.views(request, num_tokens, touched)
+            if not any(can_admit(view) for view in views):
+                return None
+        return place(self._kv.views(request, num_tokens), self.config.placement)
 
     def _deal(self, policy: StaticPolicy) -> list[Action]:
         """Give every waiting request, whole, to its instance."""
@@ -228,7 +257,7 @@ class Controller:
         dealt = policy.deal(request_ids, self._kv.instance_ids)
         for request_id, instance_id in zip(request_ids, dealt, strict=True):
             request = self._request(request_id)
-            num_tokens = chunk_tokens(None, request.num_generated, request.max_tokens)
+            num_tokens = request.max_tokens - request.num_generated
             placement = Placement(instance_id=instance_id, pull_from=None)
             actions += self._start(request, num_tokens, placement)
         return actions
@@ -259,11 +288,22 @@ class Controller:
 
     def _wait(self, request: RequestState) -> None:
         request_id = request.request_id
-        match self._policy:
-            case Divided() as policy:
-                self._buffer.add(request_id, policy.order_key(request_id))
-            case _:
-                self._buffer.add(request_id, (request_id.group, request_id.member))
+        if self._divided is not None:
+            self._buffer.add(request_id, self._divided.order_key(request))
+        else:
+            self._buffer.add(request_id, (request_id.group, request_id.member))
+
+    def _progress(self, request: RequestState) -> None:
+        """A request goes on: the policy may learn from its length."""
+        if self._divided is not None:
+            self._rekey(self._divided.progressed(request.request_id, request.num_generated))
+
+    def _rekey(self, changed: Changed) -> None:
+        """Give the waiting requests of these groups their new places."""
+        for group_id in changed:
+            for request in self._groups[group_id].requests:
+                if request.request_id in self._buffer:
+                    self._wait(request)
 
     def _finish(
         self, group: GroupState, request: RequestState, reason: FinishReason
@@ -271,12 +311,16 @@ class Controller:
         """End a request whose KV is gone already, and its group if it was the last member."""
         request.finish()
         group.num_unfinished -= 1
+        if self._divided is not None and reason is not FinishReason.CANCELLED:
+            self._rekey(self._divided.finished(request.request_id, request.num_generated))
         actions: list[Action] = [FinishRequest(request_id=request.request_id, reason=reason)]
         if group.num_unfinished == 0:
             group_id = group.spec.group_id
             actions += self._kv.discard_prompt(group_id)
             actions.append(FinishGroup(group_id=group_id))
             del self._groups[group_id]
+            if self._divided is not None:
+                self._divided.remove_group(group_id)
         return actions
 
     def _request(self, request_id: RequestId) -> RequestState:

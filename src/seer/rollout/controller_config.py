@@ -35,11 +35,22 @@ class ControllerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
                 raise InvalidInput(field, getattr(self, field), "allowed: an integer >= 0")
 
 
-def check_group(group: GroupSpec) -> None:
-    """Raise InvalidInput for a group that is malformed."""
+def check_group(group: GroupSpec, config: ControllerConfig) -> None:
+    """Raise InvalidInput for a group that is malformed, or whose lengths the policy lacks."""
     for field in ("group_size", "num_prompt_tokens", "max_tokens"):
         if getattr(group, field) < 1:
             raise InvalidInput(field, getattr(group, field), "allowed: an integer >= 1")
+    lengths = group.known_lengths
+    if not lengths and config.policy != "oracle":
+        return
+    if len(lengths) != group.group_size:
+        allowed = f"allowed: one length a member ({group.group_size})"
+        if config.policy == "oracle":
+            allowed += "; the oracle policy needs them"
+        raise InvalidInput("known_lengths", lengths, allowed)
+    if any(not 1 <= length <= group.max_tokens for length in lengths):
+        allowed = f"allowed: from 1 to max_tokens ({group.max_tokens})"
+        raise InvalidInput("known_lengths", lengths, allowed)
 
 
 def check_fits(group: GroupSpec, info: EngineInfo) -> None:

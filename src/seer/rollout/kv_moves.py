@@ -8,7 +8,7 @@ When a chunk needs blocks, idle KV leaves the instance (order: `kvpool/eviction.
 to the pool and dropped, or dropped alone when the pool has it already or has no room.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from seer.kvpool.blocks import EMPTY, Footprint, footprint, own_blocks
@@ -46,6 +46,8 @@ class KVMoves:
         self._instances: dict[int, _Instance] = {}
         self._homes: dict[RequestId, int] = {}
         self._exporting: dict[tuple[int, KVKey], PoolRecord] = {}
+        self.touched: set[int] = set()
+        """Instances whose blocks have changed hands since `take_touched`."""
 
     @property
     def instance_ids(self) -> list[int]:
@@ -57,10 +59,16 @@ class KVMoves:
         """What the instances that are up can hold, each kind once."""
         return list(dict.fromkeys(instance.info for instance in self._instances.values()))
 
+    def take_touched(self) -> set[int]:
+        """Instances whose blocks have changed hands since the last call."""
+        touched, self.touched = self.touched, set()
+        return touched
+
     def join(self, instance_id: int, info: EngineInfo) -> None:
         """An instance is up and holds nothing."""
         self._instances[instance_id] = _Instance(info, InstanceLedger(info.num_blocks))
         self._instances = dict(sorted(self._instances.items()))
+        self.touched.add(instance_id)
 
     def leave(self, instance_id: int) -> list[RequestId]:
         """An instance and its KV are gone; returns the requests whose chunks were in flight there.
@@ -77,8 +85,13 @@ class KVMoves:
                 self.end_export(instance_id, key, is_ok=False)
         return list(instance.ledger.running_requests())
 
-    def views(self, request: RequestState, num_tokens: int) -> list[InstanceView]:
-        """The instances as placement sees them for a chunk of `num_tokens`, by ascending id."""
+    def views(
+        self, request: RequestState, num_tokens: int, among: Collection[int] | None = None
+    ) -> list[InstanceView]:
+        """The instances as placement sees them for a chunk of `num_tokens`, by ascending id.
+
+        `among`: only these.
+        """
         request_id = request.request_id
         needed = self._footprint(request, num_tokens)
         return [
@@ -92,6 +105,7 @@ class KVMoves:
                 has_slot=instance.ledger.num_running < instance.info.max_running_requests,
             )
             for instance_id, instance in self._instances.items()
+            if among is None or instance_id in among
         ]
 
     def prepare(
@@ -112,7 +126,9 @@ class KVMoves:
         home = self._homes.pop(request_id, None)
         if home is not None and home != placement.instance_id:
             self._instances[home].ledger.drop_request(request_id)
+            self.touched.add(home)
             actions.append(DropObject(instance_id=home, key=request_id.kv_key))
+        self.touched.add(placement.instance_id)
         needed = self._footprint(request, num_tokens)
         self._reclaim(placement.instance_id, request_id, needed, order_key, actions)
         instance.ledger.start(request_id, needed, request.num_prompt_tokens)
@@ -132,6 +148,7 @@ class KVMoves:
         """
         request_id = request.request_id
         instance = self._instances[flight.instance_id]
+        self.touched.add(flight.instance_id)
         self._unpin(flight)
         was_kept = flight.keep_kv and end is not ChunkEnd.STOP
         if num_tokens or not stays:
@@ -164,6 +181,7 @@ class KVMoves:
         if home is None:
             return []
         self._instances[home].ledger.drop_request(request_id)
+        self.touched.add(home)
         return [DropObject(instance_id=home, key=request_id.kv_key)]
 
     def discard_prompt(self, group: int) -> list[Action]:
@@ -173,6 +191,7 @@ class KVMoves:
         holders = [i for i in self.instance_ids if self._instances[i].ledger.prompt(group)]
         for instance_id in holders:
             self._instances[instance_id].ledger.drop_prompt(group)
+        self.touched.update(holders)
         return [DropObject(instance_id=instance_id, key=key) for instance_id in holders]
 
     def end_export(self, instance_id: int, key: KVKey, *, is_ok: bool) -> None:

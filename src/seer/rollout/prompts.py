@@ -23,6 +23,10 @@ class PromptItem(msgspec.Struct, frozen=True, kw_only=True):
     """Carried through to the result."""
     sampling_index: int | None = None
     """The group number that keys the draws; None: its place in the call."""
+    known_lengths: tuple[int, ...] = ()
+    """Output tokens of each member in an earlier run with the same draws; for the `oracle` policy."""
+    prior_tokens: float | None = None
+    """Mean output tokens of its responses in an earlier iteration, for the `seer` policy."""
 
 
 Prompt = PromptContent | PromptItem
@@ -35,6 +39,8 @@ class EncodedPrompt(msgspec.Struct, frozen=True, kw_only=True):
     token_ids: list[int]
     metadata: Metadata
     sampling_index: int
+    known_lengths: tuple[int, ...] = ()
+    prior_tokens: float | None = None
 
 
 def encode_prompts(
@@ -61,6 +67,8 @@ def _encode(prompt: Prompt, place: int, tokenizer: Tokenizer, info: EngineInfo) 
         token_ids=token_ids,
         metadata=item.metadata,
         sampling_index=place if item.sampling_index is None else item.sampling_index,
+        known_lengths=item.known_lengths,
+        prior_tokens=item.prior_tokens,
     )
 
 

@@ -175,6 +175,8 @@ class Rollout:
                 group_size=group_size,
                 num_prompt_tokens=len(prompt.token_ids),
                 max_tokens=sampling.max_tokens,
+                known_lengths=prompt.known_lengths,
+                prior_tokens=prompt.prior_tokens,
             )
             for i, prompt in enumerate(encoded)
         )

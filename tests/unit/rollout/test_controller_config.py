@@ -28,7 +28,7 @@ def test_a_malformed_group_is_refused(field: str) -> None:
     """Counts start at 1."""
     spec = {"group_id": 0, "group_size": 1, "num_prompt_tokens": 1, "max_tokens": 1, field: 0}
     with pytest.raises(InvalidInput, match=f"{field}: got 0"):
-        check_group(GroupSpec(**spec))
+        check_group(GroupSpec(**spec), ControllerConfig())
 
 
 def test_a_request_must_fit_to_the_last_block() -> None:

@@ -16,12 +16,12 @@ from seer.rollout.rollout import Rollout
 from seer.rollout.sync import SyncRollout
 from seer.rollout.trace import replay
 from seer.scheduling.placement import PlacementConfig
-from seer.scheduling.policies import POLICY_NAMES
+from seer.scheduling.policies import DIVIDED_POLICY_NAMES, POLICY_NAMES
 from seer.types import FinishReason, SamplingParams, WeightUpdate
 
 SPEC = ScriptedSpec(num_blocks=24, max_length=90)
 SAMPLING = SamplingParams(seed=3, max_tokens=80)
-PROMPTS = [f"Prompt number {i}, {'a little longer ' * i}" for i in range(6)]
+TEXTS = [f"Prompt number {i}, {'a little longer ' * i}" for i in range(6)]
 
 
 def _config(policy: str = "divided", spec: ScriptedSpec = SPEC, **changes: object) -> RolloutConfig:
@@ -38,6 +38,12 @@ def _config(policy: str = "divided", spec: ScriptedSpec = SPEC, **changes: objec
 
 def _expected(group: int, member: int) -> list[int]:
     return scripted_output(SPEC.shape, SAMPLING.seed, group, member)[: SAMPLING.max_tokens]
+
+
+PROMPTS_OF_KNOWN_LENGTH = [
+    PromptItem(prompt=text, known_lengths=tuple(len(_expected(i, m)) for m in range(4)))
+    for i, text in enumerate(TEXTS)
+]
 
 
 def _check_texts(groups: list[GroupResult]) -> None:
@@ -64,14 +70,14 @@ def test_every_policy_gives_the_same_texts(
     async def rollout() -> None:
         config = _config(policy, chunk_size=chunk_size, trace_path=tmp_path / "trace.jsonl")
         async with Rollout(config) as r:
-            groups = await r.generate(PROMPTS, group_size=4, sampling=SAMPLING)
+            groups = await r.generate(PROMPTS_OF_KNOWN_LENGTH, group_size=4, sampling=SAMPLING)
             _check_texts(groups)
             metrics = r.metrics()
         assert metrics.num_requests == 24
         assert metrics.output_tokens == sum(
             len(c.output_token_ids) for g in groups for c in g.completions
         )
-        if policy == "divided":
+        if policy in DIVIDED_POLICY_NAMES:
             assert (metrics.preemptions, metrics.reprefilled_tokens) == (0, 0)
 
     asyncio.run(rollout())
@@ -85,7 +91,7 @@ def test_kv_moves_between_instances_through_both_tiers() -> None:
     async def rollout() -> None:
         pool = PoolConfig(host_bytes=3000, disk_bytes=1 << 20)
         async with Rollout(_config(spec=spec, pool=pool)) as r:
-            _check_texts(await r.generate(PROMPTS, group_size=4, sampling=SAMPLING))
+            _check_texts(await r.generate(TEXTS, group_size=4, sampling=SAMPLING))
             metrics = r.metrics()
         assert metrics.kv_bytes_moved > 0
         assert metrics.preemptions == 0
@@ -99,7 +105,7 @@ def test_the_baseline_preempts_under_the_same_memory() -> None:
 
     async def rollout() -> None:
         async with Rollout(_config("group_round_robin", spec)) as r:
-            _check_texts(await r.generate(PROMPTS, group_size=4, sampling=SAMPLING))
+            _check_texts(await r.generate(TEXTS, group_size=4, sampling=SAMPLING))
             assert r.metrics().preemptions > 0
             assert r.metrics().reprefilled_tokens > 0
 
@@ -138,7 +144,7 @@ def test_progress_is_reported_up_to_the_end() -> None:
     async def rollout() -> None:
         async with Rollout(_config()) as r:
             groups = await r.generate(
-                PROMPTS, group_size=4, sampling=SAMPLING, on_progress=seen.append
+                TEXTS, group_size=4, sampling=SAMPLING, on_progress=seen.append
             )
         total = sum(len(c.output_token_ids) for g in groups for c in g.completions)
         last = seen[-1]
@@ -158,11 +164,11 @@ def test_leaving_early_cancels_the_rest_and_the_session_goes_on() -> None:
 
     async def rollout() -> None:
         async with Rollout(_config(spec=spec)) as r:
-            stream = r.stream(PROMPTS, group_size=4, sampling=SAMPLING)
+            stream = r.stream(TEXTS, group_size=4, sampling=SAMPLING)
             async for _ in stream:
                 break
             await stream.aclose()
-            again = await r.generate(PROMPTS[:1], group_size=2, sampling=SAMPLING)
+            again = await r.generate(TEXTS[:1], group_size=2, sampling=SAMPLING)
         expected = [scripted_output(spec.shape, 3, 0, m)[:80] for m in range(2)]
         assert [c.output_token_ids for c in again[0].completions] == expected
 
@@ -175,7 +181,7 @@ def test_cancel_raises_where_the_groups_are_awaited() -> None:
 
     async def rollout() -> None:
         async with Rollout(_config(spec=spec)) as r:
-            call = asyncio.create_task(r.generate(PROMPTS, group_size=4, sampling=SAMPLING))
+            call = asyncio.create_task(r.generate(TEXTS, group_size=4, sampling=SAMPLING))
             await asyncio.sleep(0.05)
             r.cancel()
             with pytest.raises(RolloutCancelled):
@@ -189,7 +195,7 @@ def test_two_calls_at_once_each_get_their_own_groups() -> None:
 
     async def rollout() -> None:
         async with Rollout(_config()) as r:
-            calls = [r.generate(PROMPTS[:3], group_size=2, sampling=SAMPLING) for _ in range(2)]
+            calls = [r.generate(TEXTS[:3], group_size=2, sampling=SAMPLING) for _ in range(2)]
             for groups in await asyncio.gather(*calls):
                 _check_texts(groups)
 
@@ -203,13 +209,13 @@ def test_weights_change_between_calls_only(tmp_path: Path) -> None:
     async def rollout() -> None:
         update = WeightUpdate(version=1, path=str(tmp_path))
         async with Rollout(_config(spec=spec)) as r:
-            call = asyncio.create_task(r.generate(PROMPTS, group_size=4, sampling=SAMPLING))
+            call = asyncio.create_task(r.generate(TEXTS, group_size=4, sampling=SAMPLING))
             await asyncio.sleep(0.02)
             with pytest.raises(EngineFailure, match="in progress"):
                 await r.update_weights(update)
             _check_texts(await call)
             await r.update_weights(update)
-            _check_texts(await r.generate(PROMPTS, group_size=4, sampling=SAMPLING))
+            _check_texts(await r.generate(TEXTS, group_size=4, sampling=SAMPLING))
 
     asyncio.run(rollout())
 
@@ -217,12 +223,12 @@ def test_weights_change_between_calls_only(tmp_path: Path) -> None:
 def test_the_sync_wrapper_does_the_same() -> None:
     """Plain calls: generate, stream with early exit, errors, metrics."""
     with SyncRollout(_config()) as r:
-        _check_texts(r.generate(PROMPTS, group_size=2, sampling=SAMPLING))
-        for group in r.stream(PROMPTS, group_size=2, sampling=SAMPLING):
+        _check_texts(r.generate(TEXTS, group_size=2, sampling=SAMPLING))
+        for group in r.stream(TEXTS, group_size=2, sampling=SAMPLING):
             assert group.completions
             break
         with pytest.raises(InvalidInput, match="group_size"):
-            r.generate(PROMPTS, group_size=0, sampling=SAMPLING)
+            r.generate(TEXTS, group_size=0, sampling=SAMPLING)
         assert r.metrics().output_tokens > 0
 
 
@@ -246,13 +252,13 @@ BAD_CALLS = {
 @pytest.mark.parametrize("message", BAD_CALLS)
 def test_bad_calls_are_refused_before_anything_starts(message: str) -> None:
     """Each names the field or the prompt, and what is allowed; the session stays usable."""
-    arguments = {"prompts": PROMPTS, "group_size": 2, "sampling": SAMPLING, **BAD_CALLS[message]}
+    arguments = {"prompts": TEXTS, "group_size": 2, "sampling": SAMPLING, **BAD_CALLS[message]}
 
     async def rollout() -> None:
         async with Rollout(_config()) as r:
             with pytest.raises(InvalidInput, match=message):
                 await r.generate(**arguments)  # type: ignore[arg-type]
-            _check_texts(await r.generate(PROMPTS[:1], group_size=1, sampling=SAMPLING))
+            _check_texts(await r.generate(TEXTS[:1], group_size=1, sampling=SAMPLING))
 
     asyncio.run(rollout())
 
