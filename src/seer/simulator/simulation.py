@@ -1,0 +1,351 @@
+"""A rollout in virtual time: the real controller over simulated instances.
+
+The same events, actions and trace as with real engines; an event queue takes the place of the
+asyncio driver. A copy of KV takes its bytes over a bandwidth, one after the other on each instance
+and direction; a chunk starts when its KV has come.
+"""
+
+import heapq
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from seer.rollout.controller import Controller
+from seer.rollout.controller_config import ControllerConfig
+from seer.rollout.events import (
+    AbortChunk,
+    Action,
+    ChunkFinished,
+    DropObject,
+    Event,
+    ExportObject,
+    FinishGroup,
+    FinishRequest,
+    GroupsSubmitted,
+    InstanceJoined,
+    InstanceLeft,
+    KVExported,
+    KVSpilled,
+    SpillObject,
+    StartChunk,
+    TokensStreamed,
+)
+from seer.rollout.metrics import MetricsBuilder, RolloutMetrics
+from seer.rollout.trace import TraceRecord
+from seer.scheduling.policies import DIVIDED_POLICY_NAMES
+from seer.scheduling.static_policies import StaticPolicy
+from seer.simulator.cluster import Cluster
+from seer.simulator.instance import SimulatedChunk, SimulatedInstance
+from seer.simulator.speculation import Acceptance, Speculation
+from seer.simulator.workload import Workload
+from seer.types import ChunkEnd, RequestId, Tier
+
+OnRecord = Callable[[TraceRecord], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """An instance leaves or comes back at a time."""
+
+    time_s: float
+    instance_id: int
+    kind: Literal["leave", "join"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulationResult:
+    """What a simulated rollout came to."""
+
+    metrics: RolloutMetrics
+    finish_s: dict[RequestId, float]
+    start_s: dict[RequestId, float]
+    """When each request first ran or queued on an instance."""
+    last_busy_s: dict[int, float]
+    """When each instance ended its last chunk."""
+    mean_drafted: float
+    """Draft tokens a request and step."""
+
+
+@dataclass(slots=True)
+class _Channel:
+    """Copies between one instance and the pool, in one direction."""
+
+    free_at: float = 0.0
+
+    def send(self, now: float, seconds: float) -> float:
+        """Begin a copy when earlier ones are done; returns when it ends."""
+        self.free_at = max(self.free_at, now) + seconds
+        return self.free_at
+
+
+@dataclass(slots=True)
+class _Links:
+    out: _Channel = field(default_factory=_Channel)
+    into: _Channel = field(default_factory=_Channel)
+
+
+@dataclass(frozen=True, slots=True)
+class _Arrival:
+    """A chunk's KV has come."""
+
+    chunk: SimulatedChunk
+    loaded_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Wake:
+    """An instance said that something happens now, if it is still at this version."""
+
+    instance_id: int
+    version: int
+
+
+class Simulation:
+    """One rollout. Equal arguments give equal records."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        workload: Workload,
+        config: ControllerConfig,
+        *,
+        acceptance: Acceptance | None = None,
+        static_policy: StaticPolicy | None = None,
+        max_running: dict[int, int] | None = None,
+        faults: Sequence[Fault] = (),
+        on_record: OnRecord | None = None,
+    ) -> None:
+        cluster.check_holds(workload)
+        self._cluster = cluster
+        self._workload = workload
+        self._controller = Controller(config, static_policy)
+        self._reserves = static_policy is None and config.policy in DIVIDED_POLICY_NAMES
+        self._speculation = Speculation(acceptance, cluster.step_time) if acceptance else None
+        self._max_running = max_running or {}
+        self._on_record = on_record
+        self._info = cluster.info(workload.max_context_tokens)
+        self._instances: dict[int, SimulatedInstance] = {}
+        self._links: dict[int, _Links] = {}
+        self._disk = _Channel()
+        self._slot_ready: dict[tuple[Tier, int], float] = {}
+        self._events: list[tuple[float, int, Event | _Arrival | _Wake | Fault]] = []
+        self._serial = 0
+        self._now = 0.0
+        self._metrics = MetricsBuilder()
+        self._generated: Counter[RequestId] = Counter()
+        self._finished_members: Counter[int] = Counter()
+        self._where: dict[RequestId, int] = {}
+        self._finish_s: dict[RequestId, float] = {}
+        self._start_s: dict[RequestId, float] = {}
+        self._last_busy_s: dict[int, float] = {}
+        self._steps = self._drafted = 0.0
+        self._num_unfinished = len(workload.groups)
+        for fault in faults:
+            self._push(fault.time_s, fault)
+
+    def run(self) -> SimulationResult:
+        """The whole rollout."""
+        for instance_id in range(self._cluster.num_instances):
+            self._join(instance_id)
+        self._handle(GroupsSubmitted(groups=self._workload.groups))
+        while self._num_unfinished:
+            self._now, _, item = heapq.heappop(self._events)
+            match item:
+                case _Wake():
+                    self._wake(item)
+                case _Arrival():
+                    self._arrive(item)
+                case Fault(kind="join"):
+                    self._join(item.instance_id)
+                case Fault():
+                    self._leave(item.instance_id)
+                case event:
+                    self._handle(event)
+        for instance in self._instances.values():
+            self._note_steps(instance)
+        return SimulationResult(
+            metrics=self._metrics.result(),
+            finish_s=self._finish_s,
+            start_s=self._start_s,
+            last_busy_s=self._last_busy_s,
+            mean_drafted=self._drafted / self._steps if self._steps else 0.0,
+        )
+
+    # ---------------------------------------------------------------- events
+
+    def _push(self, time: float, item: Event | _Arrival | _Wake | Fault) -> None:
+        self._serial += 1
+        heapq.heappush(self._events, (time, self._serial, item))
+
+    def _handle(self, event: Event) -> None:
+        actions = self._controller.handle(event, self._now)
+        record = TraceRecord(t=self._now, event=event, actions=actions)
+        self._metrics.add(record)
+        if self._on_record is not None:
+            self._on_record(record)
+        for action in actions:
+            self._carry_out(action)
+
+    def _join(self, instance_id: int) -> None:
+        info = self._info
+        if instance_id in self._max_running:
+            limit = self._max_running[instance_id]
+            info = self._cluster.info(info.max_context_tokens, max_running=limit)
+        self._instances[instance_id] = SimulatedInstance(
+            instance_id,
+            info,
+            self._workload,
+            self._cluster.step_time,
+            self._speculation,
+            reserves=self._reserves,
+            slowdown=self._cluster.slowdown.get(instance_id, 1.0),
+        )
+        self._instances[instance_id].batch.advance(self._now)
+        self._links[instance_id] = _Links()
+        self._handle(InstanceJoined(instance_id=instance_id, info=info))
+
+    def _leave(self, instance_id: int) -> None:
+        """An instance is lost; what its chunks have generated is kept, as if streamed."""
+        instance = self._instances.pop(instance_id, None)
+        if instance is None:
+            return
+        instance.batch.advance(self._now)
+        self._note_steps(instance)
+        for request_id, num_tokens in instance.progress().items():
+            index = instance.chunks[request_id].start.chunk_index
+            del self._where[request_id]
+            if num_tokens:
+                self._generated[request_id] += num_tokens
+                self._handle(
+                    TokensStreamed(
+                        request_id=request_id, chunk_index=index, num_tokens=num_tokens
+                    )
+                )
+        self._handle(InstanceLeft(instance_id=instance_id))
+
+    def _wake(self, wake: _Wake) -> None:
+        instance = self._instances.get(wake.instance_id)
+        if instance is None or instance.version != wake.version:
+            return
+        for event in instance.settle(self._now):
+            self._end(event)
+        instance.admit(self._siblings(instance))
+        self._schedule(instance)
+
+    def _end(self, event: ChunkFinished) -> None:
+        self._generated[event.request_id] += event.num_tokens
+        del self._where[event.request_id]
+        self._last_busy_s[event.instance_id] = self._now
+        self._handle(event)
+
+    def _arrive(self, arrival: _Arrival) -> None:
+        start = arrival.chunk.start
+        instance = self._instances.get(start.instance_id)
+        if instance is None or self._where.get(start.request_id) != start.instance_id:
+            return
+        instance.batch.advance(self._now)
+        siblings = self._finished_members[start.request_id.group]
+        instance.accept(arrival.chunk, arrival.loaded_tokens, siblings)
+        self._schedule(instance)
+
+    def _schedule(self, instance: SimulatedInstance) -> None:
+        """Announce what happens next on an instance."""
+        time = instance.next_event()
+        if time is not None:
+            self._push(time, _Wake(instance.instance_id, instance.version))
+
+    # ---------------------------------------------------------------- actions
+
+    def _carry_out(self, action: Action) -> None:
+        match action:
+            case StartChunk():
+                self._start(action)
+            case ExportObject():
+                self._export(action)
+            case SpillObject():
+                self._spill(action)
+            case DropObject():
+                self._instances[action.instance_id].drop(action.key)
+            case FinishRequest():
+                self._finish(action.request_id)
+            case FinishGroup():
+                self._num_unfinished -= 1
+            case AbortChunk():
+                raise AssertionError("nothing is cancelled in a simulation")
+
+    def _start(self, start: StartChunk) -> None:
+        request_id = start.request_id
+        self._where[request_id] = start.instance_id
+        self._start_s.setdefault(request_id, self._now)
+        before = self._generated[request_id]
+        left = self._workload.length(request_id) - before
+        chunk = SimulatedChunk(
+            start=start,
+            num_prompt=self._workload.num_prompt_tokens(request_id.group),
+            num_before=before,
+            num_tokens=min(start.max_tokens, left),
+            end=ChunkEnd.STOP if left <= start.max_tokens else ChunkEnd.LENGTH,
+        )
+        arrival = _Arrival(chunk, max((entry.num_tokens for entry in start.loads), default=0))
+        if not start.loads:
+            self._arrive(arrival)
+            return
+        seconds = sum(self._copy_s(entry.tier, len(entry.slots)) for entry in start.loads)
+        slots = [(entry.tier, slot) for entry in start.loads for slot in entry.slots]
+        ready = max(self._slot_ready.get(slot, 0.0) for slot in slots)
+        link = self._links[start.instance_id].into
+        self._push(link.send(max(ready, self._now), seconds), arrival)
+
+    def _export(self, export: ExportObject) -> None:
+        seconds = self._copy_s(Tier.HOST, len(export.slots))
+        done = self._links[export.instance_id].out.send(self._now, seconds)
+        for slot in export.slots:
+            self._slot_ready[Tier.HOST, slot] = done
+        num_bytes = len(export.slots) * self._info.block_bytes
+        event = KVExported(
+            instance_id=export.instance_id, key=export.key, ok=True, num_bytes=num_bytes
+        )
+        self._push(done, event)
+
+    def _spill(self, spill: SpillObject) -> None:
+        seconds = self._copy_s(Tier.DISK, len(spill.disk_slots))
+        done = self._disk.send(self._now, seconds)
+        for slot in spill.disk_slots:
+            self._slot_ready[Tier.DISK, slot] = done
+        num_bytes = len(spill.disk_slots) * self._info.block_bytes
+        self._push(done, KVSpilled(key=spill.key, ok=True, num_bytes=num_bytes))
+
+    def _copy_s(self, tier: Tier, num_slots: int) -> float:
+        bandwidth = self._cluster.transfer_bytes_per_s
+        if tier is Tier.DISK:
+            bandwidth = min(bandwidth, self._cluster.disk_bytes_per_s)
+        return num_slots * self._info.block_bytes / bandwidth
+
+    def _finish(self, request_id: RequestId) -> None:
+        """A sibling more is known to the members that still run."""
+        self._finish_s[request_id] = self._now
+        group = request_id.group
+        self._finished_members[group] += 1
+        if self._speculation is None:
+            return
+        count = self._finished_members[group]
+        size = len(self._workload.group(group).known_lengths)
+        for member in range(size):
+            sibling = RequestId(group, member)
+            instance = self._instances.get(self._where.get(sibling, -1))
+            if instance is not None and sibling in instance.batch:
+                instance.batch.advance(self._now)
+                instance.batch.set_siblings(sibling, count)
+                instance.version += 1
+                self._schedule(instance)
+
+    def _siblings(self, instance: SimulatedInstance) -> dict[RequestId, int]:
+        """Finished siblings of what queues on an instance."""
+        if self._speculation is None or self._reserves:
+            return {}
+        return {r: self._finished_members[r.group] for r in instance.chunks}
+
+    def _note_steps(self, instance: SimulatedInstance) -> None:
+        self._drafted += instance.batch.drafted_tokens
+        self._steps += instance.batch.request_steps
