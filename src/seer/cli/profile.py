@@ -53,7 +53,7 @@ def profile(
     batches: Annotated[str, typer.Option(help="requests a step, by commas")] = "1,2,4,8,16,32",
     contexts: Annotated[str, typer.Option(help="KV tokens a request, by commas")] = "64,512,1536",
     widths: Annotated[str, typer.Option(help="tokens fed a request, by commas")] = "1,2,4,8",
-    repeats: Annotated[int, typer.Option(help="runs of each step; the median counts")] = 5,
+    repeats: Annotated[int, typer.Option(help="runs of each step; the fastest counts")] = 5,
     out: Annotated[str, typer.Option(help="file for the profile (JSON)")] = "profile.json",
 ) -> None:
     """Measure the local engine's steps and fit the cost model to them."""
@@ -70,12 +70,17 @@ def profile(
     spec = LocalSpec(model=model or "", dtype=dtype, kv_tokens=plan.kv_tokens)
     spec = msgspec.structs.replace(spec, model=model_dir(model))
     _check_fits(plan, spec.describe())
-    result = measure(plan, spec, _load_timer(spec, plan))
+    profile_to(path, plan, spec, _load_timer(spec, plan))
+
+
+def profile_to(path: Path, plan: ProfilePlan, spec: LocalSpec, timer: Timer) -> None:
+    """Measure, fit, write the file and print the report."""
+    result = measure(plan, spec, timer)
     write_profile(path, result)
     console = Console()
     console.print(steps_table(result, plan))
     console.print(coefficients_table(result))
-    for line in closing_lines(result, out):
+    for line in closing_lines(result, str(path)):
         typer.echo(line)
 
 

@@ -11,13 +11,13 @@ from seer.costmodel.profile_file import Profile
 
 def steps_table(result: Profile, plan: ProfilePlan) -> Table:
     """Measured milliseconds of each step, with the fitted surface's in brackets."""
-    table = Table(box=MARKDOWN)
+    table = Table(box=MARKDOWN, title="milliseconds a step, measured (fitted)")
     table.add_column("batch, context")
     widths = sorted(set(plan.widths))
     for width in widths:
-        table.add_column(f"{width} a request, ms (fitted)", justify="right")
+        table.add_column(f"{width} tokens", justify="right", no_wrap=True)
     cells = [
-        f"{point.seconds * 1e3:.2f} ({result.step_time.step_s(*point.work) * 1e3:.2f})"
+        f"{point.seconds * 1e3:.1f} ({result.step_time.step_s(*point.work) * 1e3:.1f})"
         for point in result.points
     ]
     for row in range(0, len(cells), len(widths)):

@@ -82,14 +82,14 @@ def _fit_steps(steps: Sequence[StepPoint]) -> SurfaceStepTime:
 
 
 def _bend_positions(tokens: Matrix) -> list[float]:
-    """Up to MAX_BENDS of the measured token counts between the least and the most, evenly taken.
+    """Every other measured token count between the least and the most, thinned to MAX_BENDS.
 
-    A segment needs points on both sides, so few different counts give few bends.
+    So each segment has points inside it, and few different counts give few bends.
     """
-    between = np.unique(tokens)[1:-1]
-    num_bends = min(MAX_BENDS, len(between) // 2)
-    picks = np.linspace(0, len(between) - 1, num_bends + 2)[1:-1]
-    return [float(between[round(pick)]) for pick in picks]
+    between = np.unique(tokens)[1:-1][1::2]
+    if len(between) > MAX_BENDS:
+        between = between[np.linspace(0, len(between) - 1, MAX_BENDS).round().astype(int)]
+    return [float(count) for count in between]
 
 
 def _with_prefill(fitted: SurfaceStepTime, prefills: Sequence[PrefillPoint]) -> SurfaceStepTime:

@@ -4,7 +4,6 @@ What a step loop does besides (bookkeeping of chunks, reports) is not in these t
 the KV read are arbitrary: neither changes how long a step takes.
 """
 
-import statistics
 import time
 from collections.abc import Callable, Sequence
 
@@ -48,7 +47,7 @@ class StepTimer:
         self._decoder = Decoder(load_weights(model, config, kind, self._device), self._ops)
 
     def step_s(self, num_requests: int, context: int, width: int, repeats: int) -> float:
-        """Median seconds of a decode step: `width` tokens a request fed and sampled.
+        """Seconds of a decode step: `width` tokens a request fed and sampled.
 
         Each request has `context` tokens of KV before them. The KV memory must have
         `num_requests * blocks_for(context + width)` blocks.
@@ -62,12 +61,12 @@ class StepTimer:
         def step() -> None:
             self._ops.sample(self._decoder(build_batch(sequences, self._device)), params)
 
-        return _median_s(step, repeats)
+        return _fastest_s(step, repeats)
 
     def prefill_s(self, num_tokens: int, context: int, repeats: int) -> float:
-        """Median seconds of a step that writes `num_tokens` of KV after `context`, no more."""
+        """Seconds of a step that writes `num_tokens` of KV after `context`, no more."""
         sequences = _sequences(1, context, num_tokens, 0)
-        return _median_s(lambda: self._decoder(build_batch(sequences, self._device)), repeats)
+        return _fastest_s(lambda: self._decoder(build_batch(sequences, self._device)), repeats)
 
     def kv_copy_bytes_per_s(self, repeats: int) -> tuple[float, float]:
         """Speed of copying blocks to the host tier of a pool and back, with all checks."""
@@ -91,7 +90,7 @@ class StepTimer:
 
         try:
             num_bytes = block_bytes * len(slots)
-            return num_bytes / _median_s(export, repeats), num_bytes / _median_s(load, repeats)
+            return num_bytes / _fastest_s(export, repeats), num_bytes / _fastest_s(load, repeats)
         finally:
             client.close()
             owner.close()
@@ -115,10 +114,11 @@ def _sequences(num_requests: int, context: int, width: int, num_logits: int) -> 
     ]
 
 
-def _median_s(run: Callable[[], object], repeats: int) -> float:
+def _fastest_s(run: Callable[[], object], repeats: int) -> float:
+    """The least of several times: what disturbs a step only ever makes it longer."""
     times = []
     for _ in range(repeats + _WARM_UP):
         start = time.perf_counter()
         run()
         times.append(time.perf_counter() - start)
-    return statistics.median(times[_WARM_UP:])
+    return min(times[_WARM_UP:])
