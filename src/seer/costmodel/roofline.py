@@ -157,7 +157,10 @@ def _exchange(model: ModelShape, hardware: Hardware, layout: Layout) -> tuple[fl
         moved = 2 * (n - 1) / n * model.hidden_size * ACTIVATION_BYTES
         return num * hardware.collective_s, num * moved / rate
     assert model.experts is not None  # noqa: S101 - shard() has refused such a layout
-    copies = model.experts.num_active * (n - 1) / n  # dispatch and combine, a copy an expert
+    # Dispatch and combine send a copy an expert; across nodes, NVLink carries the node's own share
+    # meanwhile.
+    own = hardware.gpus_per_node if n > hardware.gpus_per_node else 1
+    copies = model.experts.num_active * (n - own) / n
     moved = copies * model.hidden_size * (DISPATCH_BYTES + ACTIVATION_BYTES)
     num = model.num_expert_layers
     return 2 * num * hardware.exchange_s, num * moved / rate
