@@ -161,7 +161,6 @@ float softmax_row(float* scores, int length, int padded, T* probs) {
   return 1.0f / sum(total);
 }
 
-template <typename T>
 struct AttentionItem {
   int seq;
   int kv_head;
@@ -169,22 +168,50 @@ struct AttentionItem {
   int num_rows;
 };
 
+// Where the rows of an item lie and how far each one sees.
+class ItemRows {
+ public:
+  ItemRows(const AttentionShape& shape, const BatchLayout& batch, const AttentionItem& item)
+      : positions_(batch.positions + batch.query_start[item.seq]),
+        first_token_(batch.query_start[item.seq]),
+        first_row_(item.first_row),
+        first_head_(item.kv_head * (shape.num_heads / shape.num_kv_heads)),
+        group_(shape.num_heads / shape.num_kv_heads),
+        num_heads_(shape.num_heads),
+        dim_(shape.head_dim),
+        num_blocks_((length(item.num_rows - 1) + kBlockTokens - 1) / kBlockTokens) {}
+
+  // Offset of row r's head vector in [rows, heads, dim].
+  int64_t offset(int r) const {
+    const int row = first_row_ + r;
+    const int64_t token = first_token_ + row / group_;
+    return (token * num_heads_ + first_head_ + row % group_) * dim_;
+  }
+
+  // Tokens that row r attends to.
+  int length(int r) const { return positions_[(first_row_ + r) / group_] + 1; }
+
+  // Blocks that the last row, which sees most, attends to.
+  int num_blocks() const { return num_blocks_; }
+
+ private:
+  const int32_t* positions_;
+  int first_token_;
+  int first_row_;
+  int first_head_;
+  int group_;
+  int num_heads_;
+  int dim_;
+  int num_blocks_;
+};
+
 template <typename T>
 void attend_item(const AttentionShape& shape, const BatchLayout& batch, const LayerKV& kv,
-                 const AttentionItem<T>& item, const T* queries, T* out, Scratch<T>& scratch) {
+                 const AttentionItem& item, const T* queries, T* out, Scratch<T>& scratch) {
   using Layout = KVLayout<T>;
   const int dim = shape.head_dim;
-  const int group = shape.num_heads / shape.num_kv_heads;
-  const int first_query = batch.query_start[item.seq];
-  const auto flat = [&](int r) {  // offset of row r's head vector in [rows, heads, dim]
-    const int row = item.first_row + r;
-    const int64_t token = first_query + row / group;
-    return (token * shape.num_heads + item.kv_head * group + row % group) * dim;
-  };
-  const auto length = [&](int r) {
-    return batch.positions[first_query + (item.first_row + r) / group] + 1;
-  };
-  const int num_blocks = (length(item.num_rows - 1) + kBlockTokens - 1) / kBlockTokens;
+  const ItemRows rows_of(shape, batch, item);
+  const int num_blocks = rows_of.num_blocks();
   const int padded = num_blocks * kBlockTokens;
   const int steps = dim / Layout::kPer;
   const int prob_stride = padded / Layout::kPer;
@@ -192,7 +219,7 @@ void attend_item(const AttentionShape& shape, const BatchLayout& batch, const La
   scratch.scores.resize(static_cast<size_t>(kTileRows) * padded);
   scratch.probs.resize(static_cast<size_t>(kTileRows) * padded);
   for (int r = 0; r < item.num_rows; ++r) {
-    std::memcpy(scratch.queries.data() + r * steps, queries + flat(r), dim * sizeof(T));
+    std::memcpy(scratch.queries.data() + r * steps, queries + rows_of.offset(r), dim * sizeof(T));
   }
 
   const int32_t* table = batch.block_table + int64_t{item.seq} * batch.table_stride;
@@ -207,7 +234,7 @@ void attend_item(const AttentionShape& shape, const BatchLayout& batch, const La
   float inverse[kTileRows];
   for (int r = 0; r < item.num_rows; ++r) {
     float* row = scratch.scores.data() + static_cast<int64_t>(r) * padded;
-    inverse[r] = softmax_row(row, length(r), padded, scratch.probs.data() + int64_t{r} * padded);
+    inverse[r] = softmax_row(row, rows_of.length(r), padded, scratch.probs.data() + int64_t{r} * padded);
   }
   for (int r = 0; r < item.num_rows; r += kValueRows) {
     const int rows = std::min(kValueRows, item.num_rows - r);
@@ -230,23 +257,23 @@ void attend_item(const AttentionShape& shape, const BatchLayout& batch, const La
       }
       for (int i = 0; i < rows; ++i) {
         for (int v = 0; v < vecs; ++v) {
-          store_vec(out + flat(r + i) + d + v * kLanes, acc[i][v] * inverse[r + i]);
+          store_vec(out + rows_of.offset(r + i) + d + v * kLanes, acc[i][v] * inverse[r + i]);
         }
       }
     }
   }
 }
 
-template <typename T>
-std::vector<AttentionItem<T>> attention_items(const AttentionShape& shape,
-                                              const BatchLayout& batch) {
+// Items of at most `item_rows` rows.
+inline std::vector<AttentionItem> attention_items(const AttentionShape& shape,
+                                                  const BatchLayout& batch, int item_rows) {
   const int group = shape.num_heads / shape.num_kv_heads;
-  std::vector<AttentionItem<T>> items;
+  std::vector<AttentionItem> items;
   for (int s = 0; s < batch.num_seqs; ++s) {
     const int rows = (batch.query_start[s + 1] - batch.query_start[s]) * group;
     for (int h = 0; h < shape.num_kv_heads; ++h) {
-      for (int r = 0; r < rows; r += kTileRows) {
-        items.push_back({s, h, r, std::min(kTileRows, rows - r)});
+      for (int r = 0; r < rows; r += item_rows) {
+        items.push_back({s, h, r, std::min(item_rows, rows - r)});
       }
     }
   }

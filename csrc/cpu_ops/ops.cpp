@@ -4,6 +4,9 @@
 #include <cmath>
 
 #include "attention.h"
+#if defined(__AMX_BF16__)
+#include "attention_amx.h"
+#endif
 #include "rotary.h"
 #include "sampling.h"
 #include "simd.h"
@@ -57,10 +60,54 @@ void silu_mul(int rows, int dim, const T* gate_up, T* out) {
   }
 }
 
+// How one thread attends: how many rows it takes at once, and the scratch it keeps between items.
+template <typename T>
+struct Attender {
+  static int item_rows(const AttentionShape&) { return kTileRows; }
+
+  void operator()(const AttentionShape& shape, const BatchLayout& batch, const LayerKV& kv,
+                  const AttentionItem& item, const T* queries, T* out) {
+    attend_item<T>(shape, batch, kv, item, queries, out, scratch);
+  }
+
+  Scratch<T> scratch;
+};
+
+#if defined(__AMX_BF16__)
+template <>
+struct Attender<bf16> {
+  static bool has_tiles(const AttentionShape& shape) {
+    return shape.head_dim % kTileDepth == 0 && shape.head_dim <= kMaxAmxDim;
+  }
+
+  static int item_rows(const AttentionShape& shape) {
+    return has_tiles(shape) ? kAmxRows : kTileRows;
+  }
+
+  void operator()(const AttentionShape& shape, const BatchLayout& batch, const LayerKV& kv,
+                  const AttentionItem& item, const bf16* queries, bf16* out) {
+    if (!has_tiles(shape) || item.num_rows < kMinAmxRows) {
+      return attend_item<bf16>(shape, batch, kv, item, queries, out, scratch);
+    }
+    static thread_local AmxScratch amx;
+    tiles.configure(item.num_rows);
+    if (item.num_rows > kTile) {
+      attend_tiles<2>(shape, batch, kv, item, queries, out, amx);
+    } else {
+      attend_tiles<1>(shape, batch, kv, item, queries, out, amx);
+    }
+  }
+
+  Scratch<bf16> scratch;
+  TileState tiles;
+};
+static_assert(kMinAmxRows <= kTileRows, "what tiles leave fits attend_item");
+#endif
+
 template <typename T>
 void attend(const AttentionShape& shape, const BatchLayout& batch, const LayerKV& kv,
             const T* qkv, const float* rope, const T* q_norm, const T* k_norm, T* out) {
-  const auto items = attention_items<T>(shape, batch);
+  const auto items = attention_items(shape, batch, Attender<T>::item_rows(shape));
   const int num_items = static_cast<int>(items.size());
   std::vector<T> queries(static_cast<size_t>(batch.num_rows) * shape.num_heads * shape.head_dim);
 #pragma omp parallel
@@ -69,10 +116,10 @@ void attend(const AttentionShape& shape, const BatchLayout& batch, const LayerKV
     for (int row = 0; row < batch.num_rows; ++row) {
       store_row<T>(shape, batch, kv, row, qkv, rope, q_norm, k_norm, queries.data());
     }
-    Scratch<T> scratch;
+    Attender<T> attender;
 #pragma omp for schedule(dynamic, 1)
     for (int i = 0; i < num_items; ++i) {
-      attend_item<T>(shape, batch, kv, items[i], queries.data(), out, scratch);
+      attender(shape, batch, kv, items[i], queries.data(), out);
     }
   }
 }
