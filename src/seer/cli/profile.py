@@ -1,48 +1,24 @@
 """`seer profile`: measure the local engine's steps here and fit the cost model to them."""
 
-import datetime as dt
-from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Protocol, TypeVar
+from typing import Annotated
 
 import msgspec
 import typer
 from rich.console import Console
-from rich.progress import track
 
-from seer.cli.machine import installed_version, this_machine
+from seer.cli.machine import this_machine
 from seer.cli.model import model_dir
+from seer.cli.profile_measure import Timer, measure
 from seer.cli.profile_plan import ProfilePlan
 from seer.cli.profile_report import closing_lines, coefficients_table, steps_table
-from seer.costmodel.points import PrefillPoint, StepPoint
-from seer.costmodel.profile_file import (
-    KVCopySpeed,
-    Profile,
-    ProfiledEngine,
-    make_profile,
-    write_profile,
-)
+from seer.costmodel.profile_file import write_profile
 from seer.engines.local.spec import LocalSpec
 from seer.errors import EngineFailure, InvalidInput
 from seer.types import EngineInfo
 
-CaseT = TypeVar("CaseT")
-
 MAX_MEMORY_SHARE = 0.5
 """Of the machine's memory, for the KV that is read while measuring."""
-
-
-class Timer(Protocol):
-    """What is timed (engines/local/step_timer.py)."""
-
-    def step_s(self, num_requests: int, context: int, width: int, repeats: int) -> float:
-        """Seconds of a decode step."""
-
-    def prefill_s(self, num_tokens: int, context: int, repeats: int) -> float:
-        """Seconds of a step that only prefills."""
-
-    def kv_copy_bytes_per_s(self, repeats: int) -> tuple[float, float]:
-        """Bytes a second to the pool and back."""
 
 
 def profile(
@@ -84,40 +60,6 @@ def profile_to(path: Path, plan: ProfilePlan, spec: LocalSpec, timer: Timer) -> 
         typer.echo(line)
 
 
-def measure(plan: ProfilePlan, spec: LocalSpec, timer: Timer) -> Profile:
-    """All of the plan's steps, and the fit. Raises InvalidInput when no surface fits them."""
-    points = tuple(
-        StepPoint(
-            num_requests=batch,
-            num_tokens=batch * width,
-            context_tokens=batch * context,
-            seconds=timer.step_s(batch, context, width, plan.repeats),
-        )
-        for batch, context, width in _tracked(plan.cases, "decode steps")
-    )
-    prefill_points = tuple(
-        PrefillPoint(
-            num_tokens=tokens,
-            context_tokens=context,
-            seconds=timer.prefill_s(tokens, context, plan.repeats),
-        )
-        for tokens, context in _tracked(plan.prefill_cases, "prefills")
-    )
-    export_rate, load_rate = timer.kv_copy_bytes_per_s(plan.repeats)
-    machine = this_machine()
-    engine = ProfiledEngine(
-        model=spec.model,
-        dtype=spec.dtype,
-        device=spec.device,
-        threads=plan.threads,
-        machine=f"{machine.cpu}, {machine.cores} cores",
-        date=dt.datetime.now(tz=dt.UTC).date().isoformat(),
-        version=installed_version(),
-    )
-    speed = KVCopySpeed(export_bytes_per_s=export_rate, load_bytes_per_s=load_rate)
-    return make_profile(engine, points, prefill_points, speed)
-
-
 def _numbers(field: str, text: str) -> tuple[int, ...]:
     try:
         return tuple(int(part) for part in text.split(","))
@@ -151,7 +93,3 @@ def _load_timer(spec: LocalSpec, plan: ProfilePlan) -> Timer:
             f"the local engine cannot be loaded ({error}): pip install 'seer-rl[local]'"
         ) from error
     return StepTimer(spec.model, spec.dtype, plan.threads, plan.kv_tokens)
-
-
-def _tracked(cases: Sequence[CaseT], what: str) -> Iterator[CaseT]:
-    return iter(track(cases, description=what, console=Console(stderr=True), transient=True))

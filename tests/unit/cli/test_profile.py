@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from seer.cli.profile import measure, profile, profile_to
+from seer.cli.profile import profile, profile_to
+from seer.cli.profile_measure import measure
 from seer.cli.profile_plan import ProfilePlan
 from seer.cli.profile_report import closing_lines, coefficients_table, steps_table
 from seer.costmodel.profile_file import read_profile
@@ -21,33 +22,58 @@ class LinearTimer:
     def __init__(self) -> None:
         self.asked: list[tuple[int, int, int]] = []
 
-    def step_s(self, num_requests: int, context: int, width: int, repeats: int) -> float:
+    def step_s(self, num_requests: int, context: int, width: int) -> float:
         """10 ms, 1 ms a token and 1 us a token of context."""
-        del repeats
         self.asked.append((num_requests, context, width))
         return 0.010 + num_requests * (width * 1e-3 + context * 1e-6)
 
-    def prefill_s(self, num_tokens: int, context: int, repeats: int) -> float:
+    def prefill_s(self, num_tokens: int, context: int) -> float:
         """10 ms and half a millisecond a token."""
-        del context, repeats
+        del context
         return 0.010 + num_tokens * 5e-4
 
-    def kv_copy_bytes_per_s(self, repeats: int) -> tuple[float, float]:
+    def kv_copy_bytes_per_s(self) -> tuple[float, float]:
         """One and two GB/s."""
-        del repeats
         return 1e9, 2e9
 
 
 def test_every_case_is_measured_and_fitted() -> None:
-    """All batches with all contexts and widths, once each; round times fit exactly."""
+    """All cases in turn, a first round and then the repeats; round times fit exactly."""
     timer = LinearTimer()
     result = measure(PLAN, LocalSpec(model="m"), timer)
-    assert timer.asked == PLAN.cases
-    assert len(timer.asked) == 12
+    assert len(PLAN.cases) == 12
+    assert timer.asked == PLAN.cases * (PLAN.repeats + 1)
     assert result.errors.max_step < 1e-6
     assert result.errors.max_prefill < 1e-6
     assert result.step_time.per_context_token_s == pytest.approx(1e-6)
     assert result.engine.threads == 1
+
+
+class DisturbedTimer(LinearTimer):
+    """The same, with one call in three ten times as long."""
+
+    def step_s(self, num_requests: int, context: int, width: int) -> float:
+        """See LinearTimer."""
+        seconds = super().step_s(num_requests, context, width)
+        return seconds * (10 if len(self.asked) % 3 == 0 else 1)
+
+
+def test_disturbed_times_do_not_count() -> None:
+    """The fastest of several times of a step is the undisturbed one."""
+    plan = ProfilePlan(batches=(1, 2), contexts=(64, 256, 512, 900, 1000), widths=(1,), repeats=5)
+    assert measure(plan, LocalSpec(model="m"), DisturbedTimer()).errors.max_step < 1e-6
+
+
+def test_times_that_fit_no_surface_are_refused_with_advice() -> None:
+    """One step is always slow: nothing is written, and the message says what may help."""
+
+    class Stuck(LinearTimer):
+        def step_s(self, num_requests: int, context: int, width: int) -> float:
+            seconds = super().step_s(num_requests, context, width)
+            return seconds * (9 if (num_requests, context, width) == (2, 64, 1) else 1)
+
+    with pytest.raises(InvalidInput, match="when it is idle"):
+        measure(PLAN, LocalSpec(model="m"), Stuck())
 
 
 def test_the_report_shows_each_step_and_each_coefficient() -> None:
@@ -116,9 +142,9 @@ def test_a_real_engine_is_timed(tiny_model: str) -> None:
     from seer.engines.local.step_timer import StepTimer  # noqa: PLC0415 - needs torch
 
     timer = StepTimer(tiny_model, "float32", 1, 4 * 352)
-    assert timer.step_s(4, 64, 2, 1) > 0
-    assert timer.prefill_s(256, 64, 1) > 0
-    assert all(speed > 0 for speed in timer.kv_copy_bytes_per_s(1))
+    assert timer.step_s(4, 64, 2) > 0
+    assert timer.prefill_s(256, 64) > 0
+    assert all(speed > 0 for speed in timer.kv_copy_bytes_per_s())
 
 
 def test_a_profile_is_written_and_can_be_read(

@@ -26,8 +26,6 @@ from seer.kvpool.slots import slot_bytes
 from seer.types import SamplingParams, Tier
 
 _COPIED_BLOCKS = 16
-_WARM_UP = 1
-"""Runs before those that count: the first touches memory for the first time."""
 
 
 class StepTimer:
@@ -46,7 +44,7 @@ class StepTimer:
         self._ops = make_ops(config, self._cache, rope, self._device)
         self._decoder = Decoder(load_weights(model, config, kind, self._device), self._ops)
 
-    def step_s(self, num_requests: int, context: int, width: int, repeats: int) -> float:
+    def step_s(self, num_requests: int, context: int, width: int) -> float:
         """Seconds of a decode step: `width` tokens a request fed and sampled.
 
         Each request has `context` tokens of KV before them. The KV memory must have
@@ -61,14 +59,14 @@ class StepTimer:
         def step() -> None:
             self._ops.sample(self._decoder(build_batch(sequences, self._device)), params)
 
-        return _fastest_s(step, repeats)
+        return _seconds(step)
 
-    def prefill_s(self, num_tokens: int, context: int, repeats: int) -> float:
+    def prefill_s(self, num_tokens: int, context: int) -> float:
         """Seconds of a step that writes `num_tokens` of KV after `context`, no more."""
         sequences = _sequences(1, context, num_tokens, 0)
-        return _fastest_s(lambda: self._decoder(build_batch(sequences, self._device)), repeats)
+        return _seconds(lambda: self._decoder(build_batch(sequences, self._device)))
 
-    def kv_copy_bytes_per_s(self, repeats: int) -> tuple[float, float]:
+    def kv_copy_bytes_per_s(self) -> tuple[float, float]:
         """Speed of copying blocks to the host tier of a pool and back, with all checks."""
         block_bytes = self._cache.read_block(0).nbytes
         slots = range(min(_COPIED_BLOCKS, self._cache.num_blocks))
@@ -90,7 +88,7 @@ class StepTimer:
 
         try:
             num_bytes = block_bytes * len(slots)
-            return num_bytes / _fastest_s(export, repeats), num_bytes / _fastest_s(load, repeats)
+            return num_bytes / _seconds(export), num_bytes / _seconds(load)
         finally:
             client.close()
             owner.close()
@@ -114,11 +112,7 @@ def _sequences(num_requests: int, context: int, width: int, num_logits: int) -> 
     ]
 
 
-def _fastest_s(run: Callable[[], object], repeats: int) -> float:
-    """The least of several times: what disturbs a step only ever makes it longer."""
-    times = []
-    for _ in range(repeats + _WARM_UP):
-        start = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - start)
-    return min(times[_WARM_UP:])
+def _seconds(run: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
