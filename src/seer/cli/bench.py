@@ -16,9 +16,10 @@ from seer.cli.job import Job, prepare
 from seer.cli.machine import current_commit, this_machine
 from seer.cli.messages import tell
 from seer.cli.session import generate
-from seer.cli.settings import BenchSettings
+from seer.cli.settings import ORACLE, BenchSettings
 from seer.errors import InvalidInput
 from seer.rollout.metrics import RolloutMetrics
+from seer.rollout.prompts import PromptItem
 from seer.rollout.results import GroupResult
 
 TABLE_WIDTH = 100
@@ -37,7 +38,10 @@ def run_bench(settings: BenchSettings) -> None:
     first_throughput = 0.0
     for repeat in range(settings.repeats):
         for policy in settings.policy_names:
-            metrics, texts = _measure(job, policy, repeat)
+            prompts = job.prompts
+            if policy == ORACLE and reference is not None:
+                prompts = _with_lengths(job, reference)
+            metrics, texts = _measure(job, policy, repeat, prompts)
             reference = reference or texts
             if policy == settings.policy_names[0]:
                 first_throughput = metrics.throughput_tokens_per_s
@@ -50,7 +54,21 @@ def run_bench(settings: BenchSettings) -> None:
     console.print(difference_note(rows, job.num_requests), soft_wrap=True)
 
 
-def _measure(job: Job, policy: str, repeat: int) -> tuple[RolloutMetrics, Texts]:
+def _with_lengths(job: Job, texts: Texts) -> tuple[PromptItem, ...]:
+    """The prompts with the lengths of their responses in the first rollout of the bench."""
+    members = range(job.settings.group_size)
+    return tuple(
+        msgspec.structs.replace(
+            prompt,
+            known_lengths=tuple(len(texts[str(prompt.prompt_id), member]) for member in members),
+        )
+        for prompt in job.prompts
+    )
+
+
+def _measure(
+    job: Job, policy: str, repeat: int, prompts: tuple[PromptItem, ...]
+) -> tuple[RolloutMetrics, Texts]:
     texts: Texts = {}
 
     def keep(group: GroupResult) -> None:
@@ -58,7 +76,7 @@ def _measure(job: Job, policy: str, repeat: int) -> tuple[RolloutMetrics, Texts]
             texts[group.prompt_id, each.member] = each.output_token_ids
 
     tell(f"repeat {repeat + 1}, {policy}")
-    return run_interruptible(generate(job, policy, job.prompts, None, keep)), texts
+    return run_interruptible(generate(job, policy, prompts, None, keep)), texts
 
 
 def _row(

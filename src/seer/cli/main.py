@@ -10,6 +10,7 @@ from seer.cli.messages import tell
 from seer.cli.model import prepare_default_model
 from seer.cli.rollout import run_rollout
 from seer.cli.settings import BenchSettings, RolloutSettings
+from seer.cli.simulate import SimulateSettings, run_simulate
 from seer.errors import InvalidInput, SeerError
 
 EXIT_FAILED = 1
@@ -24,6 +25,7 @@ app = typer.Typer(
 )
 app.command("rollout")(settings_command(RolloutSettings, run_rollout))
 app.command("bench")(settings_command(BenchSettings, run_bench))
+app.command("simulate")(settings_command(SimulateSettings, run_simulate))
 
 
 @app.command("model")

@@ -12,6 +12,7 @@ import msgspec
 from seer.errors import InvalidInput
 from seer.types import SamplingParams
 
+ORACLE = "oracle"
 Logprobs = Literal["raw", "processed"]
 
 
@@ -116,7 +117,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 class RolloutSettings(Settings, frozen=True, kw_only=True):
     """Settings of `seer rollout`."""
 
-    policy: Annotated[str, _help("divided, interleaved or group_round_robin")] = "divided"
+    policy: Annotated[
+        str, _help("seer, context_aware, divided, interleaved or group_round_robin")
+    ] = "seer"
     out: Annotated[str, _help("directory for the results; must be empty unless resumed")] = (
         "out/rollout"
     )
@@ -125,6 +128,9 @@ class RolloutSettings(Settings, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.policy == ORACLE:
+            allowed = "allowed: in seer bench, after another policy whose lengths it takes"
+            raise InvalidInput("policy", self.policy, allowed)
         if self.format not in {"parquet", "jsonl"}:
             raise InvalidInput("format", self.format, "allowed: parquet, jsonl")
 
@@ -138,7 +144,7 @@ class BenchSettings(Settings, frozen=True, kw_only=True):
     """Settings of `seer bench`."""
 
     policies: Annotated[str, _help("policies to compare, by commas; the first is the baseline")] = (
-        "group_round_robin,interleaved,divided"
+        "group_round_robin,interleaved,divided,seer"
     )
     repeats: Annotated[int, _help("rollouts of each policy")] = 3
     json: Annotated[str | None, _help("file for one JSON row a policy and repeat")] = None
@@ -150,6 +156,9 @@ class BenchSettings(Settings, frozen=True, kw_only=True):
         names = self.policy_names
         if not all(names) or len(set(names)) != len(names):
             raise InvalidInput("policies", self.policies, "allowed: different names by commas")
+        if names[0] == ORACLE:
+            allowed = "allowed: oracle after another policy, whose lengths it takes"
+            raise InvalidInput("policies", self.policies, allowed)
 
     @property
     def policy_names(self) -> list[str]:

@@ -10,8 +10,9 @@ from msgspec.structs import FieldInfo
 
 from seer.cli.settings import BenchSettings, RolloutSettings, Settings
 from seer.errors import InvalidInput
+from seer.scheduling.policies import DIVIDED_POLICY_NAMES
 
-SettingsT = TypeVar("SettingsT", bound=Settings)
+SettingsT = TypeVar("SettingsT", bound=msgspec.Struct)
 
 DIVIDED_ONLY = ("chunk_size", "max_spread", "pull_gap_tokens")
 """Settings that the static policies have no use for."""
@@ -22,16 +23,16 @@ def load_settings(
 ) -> SettingsT:
     """Settings of one command. A flag that is None was not given.
 
-    A file may serve both commands: what only the other one reads is left out.
+    A file may serve `rollout` and `bench`: what only the other one reads is left out.
     """
     fields = {field.name: field for field in msgspec.structs.fields(kind)}
-    given = _read_toml(config) if config else {}
+    given = _read_toml(config, kind) if config else {}
     given |= {
         name: typed(fields[name], value, strict=False)
         for name, value in flags.items()
         if value is not None
     }
-    if "prompts" not in given:
+    if "prompts" in fields and "prompts" not in given:
         raise InvalidInput(
             "prompts", None, "allowed: a .jsonl or .parquet file, or reasoning-gym:<task>"
         )
@@ -39,7 +40,8 @@ def load_settings(
         name: value for name, value in given.items() if name in kind.__struct_fields__
     }
     settings = kind(**own)
-    _check_contradictions(settings, own)
+    if isinstance(settings, Settings):
+        _check_contradictions(settings, own)
     return settings
 
 
@@ -61,18 +63,15 @@ def _in_words(field: FieldInfo) -> str:
     return f"one of {', '.join(get_args(value_type))}"
 
 
-def _read_toml(path: Path) -> dict[str, object]:
+def _read_toml(path: Path, kind: type[msgspec.Struct]) -> dict[str, object]:
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InvalidInput("config", str(path), f"allowed: a readable file ({error})") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidInput("config", str(path), f"allowed: a TOML file ({error})") from error
-    fields = {
-        field.name: field
-        for kind in (RolloutSettings, BenchSettings)
-        for field in msgspec.structs.fields(kind)
-    }
+    readers = (RolloutSettings, BenchSettings) if issubclass(kind, Settings) else (kind,)
+    fields = {field.name: field for each in readers for field in msgspec.structs.fields(each)}
     unknown = [key for key in table if key not in fields]
     if unknown:
         raise InvalidInput("config", ", ".join(unknown), f"allowed keys: {', '.join(fields)}")
@@ -83,7 +82,7 @@ def _check_contradictions(settings: Settings, given: Mapping[str, object]) -> No
     """Refuse settings that were given but could have no effect."""
     policies = settings.policy_names
     for name in DIVIDED_ONLY:
-        if name in given and "divided" not in policies:
-            raise InvalidInput(
-                name, given[name], f"allowed with policy divided, not with {', '.join(policies)}"
-            )
+        if name in given and not set(policies) & set(DIVIDED_POLICY_NAMES):
+            divided = ", ".join(DIVIDED_POLICY_NAMES)
+            allowed = f"allowed with a policy that divides ({divided}), not {', '.join(policies)}"
+            raise InvalidInput(name, given[name], allowed)

@@ -3,14 +3,17 @@
 Decides which chunk runs where and what happens to its KV; owns the state of all requests. Two ways
 of dispatching: a static policy deals whole requests to instances at once, and the engines queue
 them; a divided policy starts chunks from the head of the request buffer as long as it fits
-somewhere, and may pass over some that do not. Invariants: a request has at most one chunk in flight, ends exactly once, and a group
-ends with its last member. In the divided modes no instance is ever given more than its blocks hold.
+somewhere, and may pass over some that do not. Invariants: a request has at most one chunk in
+flight, ends exactly once, and a group ends with its last member. In the divided modes no instance
+is ever given more than its blocks hold.
 
 An event costs O(log requests + instances) and whatever it starts; requests that wait far behind
 the head are never looked at. A request that fits nowhere is not tried again on an instance where
 nothing has changed. Events about chunks, groups and instances that are no longer there are
 ignored: reports may cross with a loss or a cancellation.
 """
+
+import msgspec
 
 from seer.errors import InvalidInput
 from seer.kvpool.pool_ledger import PoolLedger
@@ -44,7 +47,7 @@ from seer.rollout.request_state import (
 )
 from seer.scheduling.admission import can_admit
 from seer.scheduling.divided_policies import Changed, DividedPolicy
-from seer.scheduling.placement import Placement, place
+from seer.scheduling.placement import Placement, PlacementConfig, place
 from seer.scheduling.policies import make_policy
 from seer.scheduling.request_buffer import RequestBuffer
 from seer.scheduling.static_policies import StaticPolicy
@@ -64,6 +67,7 @@ class Controller:
         self._divided: DividedPolicy | None = None
         if static_policy is None:
             self._static, self._divided = make_policy(config.policy, config.chunk_size)
+        self._placement = self._tighten(config.placement)
         self._kv = KVMoves(
             PoolLedger(config.num_host_slots, config.num_disk_slots),
             reserves=self._divided is not None,
@@ -72,6 +76,12 @@ class Controller:
         self._buffer = RequestBuffer()
         self._refused: dict[RequestId, int] = {}
         """Requests that fitted nowhere in the last round, with the length of their chunk."""
+
+    def _tighten(self, placement: PlacementConfig) -> PlacementConfig:
+        most = self._divided.max_spread if self._divided is not None else None
+        if most is None:
+            return placement
+        return msgspec.structs.replace(placement, max_spread=min(most, placement.max_spread))
 
     def handle(self, event: Event, now: float) -> list[Action]:
         """What to do about an event at time `now` (seconds, any origin, never decreasing).
@@ -230,14 +240,13 @@ class Controller:
             num_tokens = policy.chunk_tokens(request)
             placement = self._place(request, num_tokens, touched | self._kv.touched)
             if placement is None:
-                self._buffer.pop()
+                self._buffer.set_aside()
                 passed[request_id] = num_tokens
             else:
                 actions += self._start(request, num_tokens, placement)
                 self._rekey(policy.started(request_id))
         self._refused = passed
-        for request_id in passed:
-            self._buffer.add(request_id, policy.order_key(self._request(request_id)))
+        self._buffer.restore()
         return actions
 
     def _place(self, request: RequestState, num_tokens: int, touched: set[int]) -> Placement | None:
@@ -246,7 +255,7 @@ class Controller:
             views = self._kv.views(request, num_tokens, touched)
             if not any(can_admit(view) for view in views):
                 return None
-        return place(self._kv.views(request, num_tokens), self.config.placement)
+        return place(self._kv.views(request, num_tokens), self._placement)
 
     def _deal(self, policy: StaticPolicy) -> list[Action]:
         """Give every waiting request, whole, to its instance."""

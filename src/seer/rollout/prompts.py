@@ -24,7 +24,7 @@ class PromptItem(msgspec.Struct, frozen=True, kw_only=True):
     sampling_index: int | None = None
     """The group number that keys the draws; None: its place in the call."""
     known_lengths: tuple[int, ...] = ()
-    """Output tokens of each member in an earlier run with the same draws; for the `oracle` policy."""
+    """Output tokens of each member in an earlier run with the same draws (for `oracle`)."""
     prior_tokens: float | None = None
     """Mean output tokens of its responses in an earlier iteration, for the `seer` policy."""
 

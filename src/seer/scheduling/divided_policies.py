@@ -41,6 +41,10 @@ class DividedPolicy(Protocol):
     def max_skips(self) -> int:
         """How many waiting requests that fit nowhere may be passed over in a round."""
 
+    @property
+    def max_spread(self) -> int | None:
+        """Tighter bound than `PlacementConfig.max_spread` that the policy needs; None: none."""
+
     def add_group(self, group: GroupSpec) -> None:
         """A group is submitted."""
 
@@ -71,6 +75,7 @@ class Divided:
     """
 
     max_skips = 0
+    max_spread: int | None = None
 
     def __init__(self, chunk_size: int | None = None) -> None:
         self._chunk_size = chunk_size
@@ -131,7 +136,7 @@ _BOOSTED, _PROBE, _REST = range(3)
 
 
 class ContextAware(Divided):
-    """The paper's Algorithm 2: probes shortest first, the rest longest first by the group's estimate.
+    """The paper's Algorithm 2: probes shortest first, the rest longest estimate first.
 
     The probe is a group's member 0. Strict priority of probes, and nobody overtakes a head that
     fits nowhere, as published.

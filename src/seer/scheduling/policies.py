@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from seer.errors import InvalidInput
 from seer.scheduling.divided_policies import ContextAware, Divided, DividedPolicy, Oracle
+from seer.scheduling.seer_policy import SeerPolicy
 from seer.scheduling.static_policies import GroupRoundRobin, Interleaved, StaticPolicy
 
 _STATIC: dict[str, Callable[[], StaticPolicy]] = {
@@ -18,6 +19,7 @@ _STATIC: dict[str, Callable[[], StaticPolicy]] = {
 _DIVIDED: dict[str, Callable[[int | None], DividedPolicy]] = {
     "divided": Divided,
     "context_aware": ContextAware,
+    "seer": SeerPolicy,
     "oracle": Oracle,
 }
 STATIC_POLICY_NAMES = tuple(_STATIC)

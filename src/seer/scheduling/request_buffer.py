@@ -18,6 +18,8 @@ class RequestBuffer:
     def __init__(self) -> None:
         self._heap: list[tuple[OrderKey, RequestId]] = []
         self._keys: dict[RequestId, OrderKey] = {}
+        self._aside: dict[RequestId, OrderKey] = {}
+        """Waiting requests that are passed over for now, with the keys they then had."""
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -43,10 +45,24 @@ class RequestBuffer:
         """The request that is next."""
         while self._heap:
             key, request_id = self._heap[0]
-            if self._keys.get(request_id) == key:
+            if self._keys.get(request_id) == key and self._aside.get(request_id) != key:
                 return request_id
             heapq.heappop(self._heap)
         return None
+
+    def set_aside(self) -> None:
+        """Pass over the request that is next; it waits on, and is next again after `restore`."""
+        request_id = self.head()
+        if request_id is not None:
+            self._aside[request_id] = self._keys[request_id]
+            heapq.heappop(self._heap)
+
+    def restore(self) -> None:
+        """No longer pass over anything."""
+        for request_id, key in self._aside.items():
+            if self._keys.get(request_id) == key:
+                heapq.heappush(self._heap, (key, request_id))
+        self._aside.clear()
 
     def pop(self) -> RequestId | None:
         """Take out the request that is next."""

@@ -132,11 +132,14 @@ class DecodeBatch:
         """When so many steps of this batch will be over."""
         return max(self.now, self._stalled_until) + self._seconds(steps)
 
-    def end_at(self, now: float, steps: float) -> list[RequestId]:
-        """Advance to the end that `next_end` has told; returns all requests that end there."""
+    def step_to(self, now: float, steps: float) -> None:
+        """Advance by so many steps, which are over at `now` (as `time_after` has told)."""
         self.busy_s += now - max(self.now, min(self._stalled_until, now))
         self._step(steps)
         self.now = now
+
+    def take_ended(self) -> list[RequestId]:
+        """Requests that have come to their end, each once; to be removed by the caller."""
         ended = []
         for each in self._classes.values():
             self._drop_outdated(each)

@@ -10,7 +10,7 @@ what its last block leaves unused; a prompt counts once for all members that run
 """
 
 from collections import Counter, deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
@@ -38,7 +38,7 @@ class SimulatedChunk:
     end: ChunkEnd
     num_done: float = 0.0
     """Tokens generated up to its last preemption."""
-    stats: ChunkStats = ChunkStats()
+    stats: ChunkStats = field(default_factory=ChunkStats)
 
     @property
     def private_tokens(self) -> float:
@@ -73,7 +73,8 @@ class SimulatedInstance:
         self._held: dict[KVKey, int] = {}
         """KV objects here, with the tokens that they cover."""
         self._running_members: Counter[int] = Counter()
-        self._prompt_tokens = 0
+        self._shared_tokens = 0
+        """Prompt tokens that members beyond the first use without holding them anew."""
         self._context_at_join: dict[RequestId, float] = {}
 
     @property
@@ -84,12 +85,8 @@ class SimulatedInstance:
     @property
     def used_tokens(self) -> float:
         """KV tokens of what runs, with unused parts of blocks."""
-        prompts = sum(
-            (count - 1) * self._workload.num_prompt_tokens(group)
-            for group, count in self._running_members.items()
-        )
         waste = len(self.batch) * self._info.block_size / 2
-        return self.batch.context_tokens - prompts + waste
+        return self.batch.context_tokens - self._shared_tokens + waste
 
     def accept(self, chunk: SimulatedChunk, loaded_tokens: int, siblings: int) -> None:
         """A chunk has come, with its KV loaded up to `loaded_tokens`; `batch.now` is the time."""
@@ -126,11 +123,11 @@ class SimulatedInstance:
         pending = self._pending()
         assert pending is not None  # noqa: S101 - it was announced
         _, steps, is_full = pending
+        self.batch.step_to(now, steps)
         if is_full:
-            self.batch.end_at(now, steps)
             self._preempt_newest()
             return []
-        ended = self.batch.end_at(now, steps)
+        ended = self.batch.take_ended()
         events = [self._finish(self._chunks[request_id]) for request_id in ended]
         return [replace_more(event, i < len(events) - 1) for i, event in enumerate(events)]
 
@@ -138,8 +135,7 @@ class SimulatedInstance:
         """Whole tokens that each chunk in flight has generated."""
         return {
             request_id: int(
-                chunk.num_done
-                + (self.batch.done(request_id) if request_id in self.batch else 0.0)
+                chunk.num_done + (self.batch.done(request_id) if request_id in self.batch else 0.0)
             )
             for request_id, chunk in self._chunks.items()
         }
@@ -157,6 +153,8 @@ class SimulatedInstance:
         request_id = chunk.start.request_id
         self._prefill(chunk, loaded_tokens)
         context = chunk.num_prompt + chunk.private_tokens
+        if self._running_members[request_id.group]:
+            self._shared_tokens += chunk.num_prompt
         self._running_members[request_id.group] += 1
         self._context_at_join[request_id] = context
         self.batch.add(request_id, chunk.num_tokens - chunk.num_done, context, siblings)
@@ -227,7 +225,9 @@ class SimulatedInstance:
         self.version += 1
         group = request_id.group
         self._running_members[group] -= 1
-        if not self._running_members[group]:
+        if self._running_members[group]:
+            self._shared_tokens -= self._workload.num_prompt_tokens(group)
+        else:
             del self._running_members[group]
             if not self._reserves:
                 self._held.pop(KVKey(group), None)

@@ -63,6 +63,8 @@ class SimulationResult:
     """When each request first ran or queued on an instance."""
     last_busy_s: dict[int, float]
     """When each instance ended its last chunk."""
+    generated: dict[RequestId, int]
+    """Output tokens of each request that has begun."""
     mean_drafted: float
     """Draft tokens a request and step."""
 
@@ -81,8 +83,16 @@ class _Channel:
 
 @dataclass(slots=True)
 class _Links:
+    """What leads to and from one instance."""
+
     out: _Channel = field(default_factory=_Channel)
     into: _Channel = field(default_factory=_Channel)
+    held_until: float = 0.0
+
+    def begin(self, *not_before: float) -> float:
+        """When the next action begins: never before an earlier one, as the driver has it."""
+        self.held_until = max(self.held_until, *not_before)
+        return self.held_until
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +124,7 @@ class Simulation:
         static_policy: StaticPolicy | None = None,
         max_running: dict[int, int] | None = None,
         faults: Sequence[Fault] = (),
+        stop_after_groups: int | None = None,
         on_record: OnRecord | None = None,
     ) -> None:
         cluster.check_holds(workload)
@@ -128,7 +139,8 @@ class Simulation:
         self._instances: dict[int, SimulatedInstance] = {}
         self._links: dict[int, _Links] = {}
         self._disk = _Channel()
-        self._slot_ready: dict[tuple[Tier, int], float] = {}
+        self._ready: dict[tuple[Tier, int], float] = {}
+        """When the pool entry that begins at a slot has been written."""
         self._events: list[tuple[float, int, Event | _Arrival | _Wake | Fault]] = []
         self._serial = 0
         self._now = 0.0
@@ -140,12 +152,12 @@ class Simulation:
         self._start_s: dict[RequestId, float] = {}
         self._last_busy_s: dict[int, float] = {}
         self._steps = self._drafted = 0.0
-        self._num_unfinished = len(workload.groups)
+        self._num_unfinished = min(len(workload.groups), stop_after_groups or len(workload.groups))
         for fault in faults:
             self._push(fault.time_s, fault)
 
     def run(self) -> SimulationResult:
-        """The whole rollout."""
+        """The whole rollout; with `stop_after_groups` until so many groups are finished."""
         for instance_id in range(self._cluster.num_instances):
             self._join(instance_id)
         self._handle(GroupsSubmitted(groups=self._workload.groups))
@@ -169,8 +181,17 @@ class Simulation:
             finish_s=self._finish_s,
             start_s=self._start_s,
             last_busy_s=self._last_busy_s,
+            generated=self._progress(),
             mean_drafted=self._drafted / self._steps if self._steps else 0.0,
         )
+
+    def _progress(self) -> dict[RequestId, int]:
+        generated = dict(self._generated)
+        for instance in self._instances.values():
+            instance.batch.advance(self._now)
+            for request_id, num_tokens in instance.progress().items():
+                generated[request_id] = generated.get(request_id, 0) + num_tokens
+        return generated
 
     # ---------------------------------------------------------------- events
 
@@ -218,9 +239,7 @@ class Simulation:
             if num_tokens:
                 self._generated[request_id] += num_tokens
                 self._handle(
-                    TokensStreamed(
-                        request_id=request_id, chunk_index=index, num_tokens=num_tokens
-                    )
+                    TokensStreamed(request_id=request_id, chunk_index=index, num_tokens=num_tokens)
                 )
         self._handle(InstanceLeft(instance_id=instance_id))
 
@@ -288,20 +307,21 @@ class Simulation:
             end=ChunkEnd.STOP if left <= start.max_tokens else ChunkEnd.LENGTH,
         )
         arrival = _Arrival(chunk, max((entry.num_tokens for entry in start.loads), default=0))
-        if not start.loads:
+        links = self._links[start.instance_id]
+        ready = [self._ready.get((each.tier, each.slots[0]), 0.0) for each in start.loads]
+        begin = links.begin(self._now, *ready)
+        if not start.loads and begin == self._now:
             self._arrive(arrival)
             return
         seconds = sum(self._copy_s(entry.tier, len(entry.slots)) for entry in start.loads)
-        slots = [(entry.tier, slot) for entry in start.loads for slot in entry.slots]
-        ready = max(self._slot_ready.get(slot, 0.0) for slot in slots)
-        link = self._links[start.instance_id].into
-        self._push(link.send(max(ready, self._now), seconds), arrival)
+        time = links.into.send(begin, seconds) if start.loads else begin
+        self._push(time, arrival)
 
     def _export(self, export: ExportObject) -> None:
         seconds = self._copy_s(Tier.HOST, len(export.slots))
-        done = self._links[export.instance_id].out.send(self._now, seconds)
-        for slot in export.slots:
-            self._slot_ready[Tier.HOST, slot] = done
+        links = self._links[export.instance_id]
+        done = links.out.send(links.begin(self._now), seconds)
+        self._ready[Tier.HOST, export.slots[0]] = done
         num_bytes = len(export.slots) * self._info.block_bytes
         event = KVExported(
             instance_id=export.instance_id, key=export.key, ok=True, num_bytes=num_bytes
@@ -311,8 +331,7 @@ class Simulation:
     def _spill(self, spill: SpillObject) -> None:
         seconds = self._copy_s(Tier.DISK, len(spill.disk_slots))
         done = self._disk.send(self._now, seconds)
-        for slot in spill.disk_slots:
-            self._slot_ready[Tier.DISK, slot] = done
+        self._ready[Tier.DISK, spill.disk_slots[0]] = done
         num_bytes = len(spill.disk_slots) * self._info.block_bytes
         self._push(done, KVSpilled(key=spill.key, ok=True, num_bytes=num_bytes))
 

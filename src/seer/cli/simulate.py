@@ -1,0 +1,162 @@
+"""`seer simulate`: policies on simulated machines, side by side; all its figures are simulated."""
+
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from statistics import fmean
+from typing import Annotated, Literal
+
+import msgspec
+from rich.box import MARKDOWN
+from rich.console import Console
+from rich.table import Table
+
+from seer.cli.bench_report import spread
+from seer.cli.completions import encode_json
+from seer.cli.messages import tell
+from seer.errors import InvalidInput
+from seer.rollout.trace import TraceWriter
+from seer.simulator.experiment import (
+    Case,
+    SimulationRow,
+    controller_config,
+    prepare_case,
+    run_cases,
+    simulate,
+)
+
+TABLE_WIDTH = 120
+
+
+def _help(text: str) -> msgspec.Meta:
+    return msgspec.Meta(description=text)
+
+
+class SimulateSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings of `seer simulate`."""
+
+    workload: Annotated[
+        str,
+        _help("moonlight, qwen2-vl-72b or kimi-k2 (paper Table 3), or a file of real lengths"),
+    ] = "qwen2-vl-72b"
+    policies: Annotated[str, _help("policies to compare, by commas")] = (
+        "group_round_robin,interleaved,divided,context_aware,seer,oracle"
+    )
+    group_size: Annotated[
+        int | None, _help("responses for each prompt (default: the paper's, or the file's)")
+    ] = None
+    chunk_size: Annotated[int, _help("tokens of a chunk; 0: requests run whole")] = 2048
+    kv_tokens: Annotated[
+        int | None, _help("tokens of KV that one instance holds (default: as calibrated)")
+    ] = None
+    seeds: Annotated[int, _help("simulated iterations with different lengths")] = 1
+    drafting: Annotated[Literal["on", "off", "vanilla"], _help("drafts: on, off or vanilla")] = (
+        "off"
+    )
+    jobs: Annotated[int, _help("processes that share the seeds")] = 2
+    json: Annotated[str | None, _help("file for one JSON row a policy and seed")] = None
+    trace: Annotated[str | None, _help("directory for a trace of each policy, first seed")] = None
+
+    def __post_init__(self) -> None:
+        for name, least in (("seeds", 1), ("jobs", 1), ("chunk_size", 0)):
+            if getattr(self, name) < least:
+                raise InvalidInput(name, getattr(self, name), f"allowed: an integer >= {least}")
+        for name in ("group_size", "kv_tokens"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InvalidInput(name, value, "allowed: an integer >= 1")
+        names = self.policy_names
+        if not all(names) or len(set(names)) != len(names):
+            raise InvalidInput("policies", self.policies, "allowed: different names by commas")
+
+    @property
+    def policy_names(self) -> list[str]:
+        """The policies in the order given."""
+        return [name.strip() for name in self.policies.split(",")]
+
+    def cases(self, seed: int) -> list[Case]:
+        """One case a policy. Raises InvalidInput for unknown names."""
+        return [
+            Case(
+                workload=self.workload,
+                policy=policy,
+                seed=seed,
+                drafting=self.drafting,
+                group_size=self.group_size,
+                chunk_size=self.chunk_size or None,
+                kv_tokens=self.kv_tokens,
+            )
+            for policy in self.policy_names
+        ]
+
+
+def run_simulate(settings: SimulateSettings) -> None:
+    """Forecast a rollout: the same controller and policies on simulated machines."""
+    cases = [settings.cases(seed) for seed in range(settings.seeds)]
+    prepare_case(cases[0][0]).check()
+    output = _open(settings.json)
+    tell(f"simulating {settings.workload}: {len(cases[0])} policies, {settings.seeds} seeds")
+    rows: list[SimulationRow] = []
+    with ProcessPoolExecutor(min(settings.jobs, settings.seeds)) as pool:
+        for done in pool.map(run_cases, cases):
+            rows += done
+            if output is not None:
+                with output.open("ab") as file:
+                    file.writelines(encode_json(row) + b"\n" for row in done)
+    if settings.trace is not None:
+        _write_traces(cases[0], Path(settings.trace))
+    console = Console(highlight=False)
+    console.print(simulation_table(rows), width=max(console.width, TABLE_WIDTH))
+    console.print(closing_note(rows, settings), soft_wrap=True)
+
+
+def simulation_table(rows: Sequence[SimulationRow]) -> Table:
+    """A row a policy: mean and range over seeds, in Markdown."""
+    table = Table(box=MARKDOWN)
+    table.add_column("simulated")
+    for name in ("x grr", "x oracle", "total s", "tail s", "over bound", "preempted", "running"):
+        table.add_column(name, justify="right")
+    for policy in dict.fromkeys(row.policy for row in rows):
+        own = [row for row in rows if row.policy == policy]
+        table.add_row(
+            policy,
+            spread([row.ratio_to_group_round_robin for row in own]),
+            spread([row.ratio_to_oracle for row in own]),
+            spread([row.total_time_s for row in own]),
+            spread([row.tail_time_s for row in own]),
+            spread([row.total_time_s / row.lower_bound_s for row in own]),
+            f"{fmean(row.preemptions for row in own):.0f}",
+            f"{fmean(row.mean_running for row in own):.1f}",
+        )
+    return table
+
+
+def closing_note(rows: Sequence[SimulationRow], settings: SimulateSettings) -> str:
+    """What the columns mean, and the bound, in one paragraph."""
+    bound = fmean(row.lower_bound_s for row in rows)
+    return (
+        f"simulated, {settings.workload}, drafting {settings.drafting}, {settings.seeds} seed(s): "
+        "x grr is throughput over group_round_robin without drafts, x oracle over true lengths "
+        f"longest first with the same drafting; no schedule can take less than {bound:.0f} s"
+    )
+
+
+def _write_traces(cases: Sequence[Case], directory: Path) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    for case in cases:
+        setting = prepare_case(case)
+        with (directory / f"{case.policy}.jsonl").open("wb") as file:
+            simulate(case, setting, TraceWriter(file, controller_config(case, setting)).write)
+
+
+def _open(name: str | None) -> Path | None:
+    """An empty file for the rows, so that a bad path is refused before anything runs."""
+    if name is None:
+        return None
+    path = Path(name)
+    try:
+        path.write_bytes(b"")
+    except OSError as error:
+        allowed = f"allowed: a file that can be written ({error})"
+        raise InvalidInput("json", name, allowed) from error
+    return path

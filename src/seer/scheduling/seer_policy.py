@@ -1,0 +1,84 @@
+"""Our policy: one member of every group early, then whoever may have the longest way to go.
+
+Three differences from the paper's Algorithm 2, each measured in docs/simulator.md:
+- A probe has priority for its first chunk only. What tells a long group is that its members do not
+  end; a probe that went on with priority to its own end would hold memory that others need.
+- The rest is ordered by what a request may still have before it: an upper quantile of its length,
+  given its group and what it has, less what it has. A mean would let those wait of whom little is
+  known, and one of them turns out to be the longest.
+- A request that fits nowhere is passed over a few times in a round, so that memory left by a long
+  one's reservation is used; and instances are kept at even numbers of requests, so that the last
+  ones, which bound the rollout, all run in small batches.
+Chunks are short against the limit: a whole chunk is reserved, and half of it is unused on average.
+"""
+
+from seer.scheduling.admission import chunk_tokens
+from seer.scheduling.conditional_lengths import ConditionalEstimator
+from seer.scheduling.divided_policies import Changed, Divided, Waiting
+from seer.scheduling.request_buffer import OrderKey
+from seer.types import GroupSpec, RequestId
+
+LEVELS = 12
+"""Ways left to go are told apart by this part of the limit; among equals whoever has more goes on,
+so that requests do not take each other's memory in turns."""
+UPPER_SHARE = 0.8
+"""Probability that a request stays below the length that it is ordered by."""
+CHUNKS_A_LIMIT = 48
+"""The limit is at least so many chunks, ..."""
+MIN_CHUNK = 32
+"""... unless they would be shorter than this."""
+_PROBE, _REST = range(2)
+
+
+class SeerPolicy(Divided):
+    """Upper quantile of the remaining length first."""
+
+    max_skips = 8
+    max_spread = 2
+
+    def __init__(self, chunk_size: int | None = None) -> None:
+        super().__init__(chunk_size)
+        self._lengths = ConditionalEstimator()
+        self._groups: dict[int, None] = {}
+        self._num_fits = 0
+
+    def add_group(self, group: GroupSpec) -> None:
+        """Nothing is known of it but its limit and perhaps an earlier iteration."""
+        self._lengths.add_group(group)
+        self._groups[group.group_id] = None
+
+    def order_key(self, request: Waiting) -> OrderKey:
+        """Probes that have not run; then the longest way to go first; ties by member, then group.
+
+        So the groups of which nothing is known get one member each before any gets two.
+        """
+        group, member = request.request_id.group, request.request_id.member
+        if member == 0 and not request.num_generated:
+            return (_PROBE, 0, 0, member, group)
+        upper = self._lengths.quantile(request.request_id, UPPER_SHARE)
+        level = int(LEVELS * (upper - request.num_generated) / request.max_tokens)
+        return (_REST, -level, -request.num_generated, member, group)
+
+    def chunk_tokens(self, request: Waiting) -> int:
+        """The chunk size, but a small part of the limit at most."""
+        most = max(MIN_CHUNK, request.max_tokens // CHUNKS_A_LIMIT)
+        size = most if self._chunk_size is None else min(self._chunk_size, most)
+        return chunk_tokens(size, request.num_generated, request.max_tokens)
+
+    def progressed(self, request_id: RequestId, num_generated: int) -> Changed:
+        """All members' estimates move with one that goes on."""
+        self._lengths.progressed(request_id, num_generated)
+        return (request_id.group,)
+
+    def finished(self, request_id: RequestId, num_tokens: int) -> Changed:
+        """The group's estimates move, and now and then everybody's."""
+        self._lengths.finished(request_id, num_tokens)
+        if self._lengths.num_fits == self._num_fits:
+            return (request_id.group,)
+        self._num_fits = self._lengths.num_fits
+        return list(self._groups)
+
+    def remove_group(self, group_id: int) -> None:
+        """Forget it."""
+        self._lengths.remove_group(group_id)
+        self._groups.pop(group_id, None)

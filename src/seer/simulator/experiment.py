@@ -1,0 +1,247 @@
+"""Simulated comparisons: a case is a workload, a policy, drafting and a seed; a row its result."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from seer.errors import InvalidInput
+from seer.rollout.controller_config import ControllerConfig
+from seer.scheduling.placement import PlacementConfig
+from seer.scheduling.policies import POLICY_NAMES
+from seer.simulator.baselines import partial_rollout, streamrl_oracle
+from seer.simulator.bounds import lower_bounds
+from seer.simulator.cluster import Cluster
+from seer.simulator.length_files import read_workload
+from seer.simulator.paper_workloads import PAPER_WORKLOADS, PaperWorkload, find_paper_workload
+from seer.simulator.simulation import OnRecord, Simulation, SimulationResult
+from seer.simulator.speculation import Acceptance
+from seer.simulator.workload import Workload
+
+Drafting = Literal["off", "on", "vanilla"]
+"""`on` drafts from the group's texts, `vanilla` from each request's own alone."""
+BASELINE, ORACLE = "group_round_robin", "oracle"
+STREAMRL, PARTIAL = "streamrl_oracle", "partial_rollout"
+SIMULATED_POLICIES = (*POLICY_NAMES, STREAMRL, PARTIAL)
+FILE_SCALE = "qwen2-vl-72b"
+"""Whose cluster a workload from a file is put on, scaled to the same pressure on memory."""
+FILE_INSTANCES = 4
+
+
+class Case(msgspec.Struct, frozen=True, kw_only=True):
+    """What is simulated. Raises InvalidInput for names that are not known."""
+
+    workload: str
+    """One of `PAPER_WORKLOADS`, or a file of lengths."""
+    policy: str
+    seed: int = 0
+    drafting: Drafting = "off"
+    group_size: int | None = None
+    """None: the paper's. Not for files."""
+    chunk_size: int | None = 2048
+    kv_tokens: int | None = None
+    """KV tokens an instance; None: as fitted."""
+    placement: PlacementConfig = PlacementConfig()
+
+    def __post_init__(self) -> None:
+        if self.policy not in SIMULATED_POLICIES:
+            allowed = f"allowed: {', '.join(SIMULATED_POLICIES)}"
+            raise InvalidInput("policy", self.policy, allowed)
+        if self.workload not in PAPER_WORKLOADS and not Path(self.workload).is_file():
+            known = ", ".join(PAPER_WORKLOADS)
+            raise InvalidInput("workload", self.workload, f"allowed: {known}, or a file of lengths")
+        if self.workload not in PAPER_WORKLOADS and self.group_size is not None:
+            allowed = "allowed: with a named workload; a file has its own groups"
+            raise InvalidInput("group_size", self.group_size, allowed)
+
+
+class SimulationRow(msgspec.Struct, frozen=True, kw_only=True):
+    """Result of one case. All figures are simulated."""
+
+    workload: str
+    policy: str
+    group_size: int
+    drafting: str
+    seed: int
+    throughput_tokens_per_s: float = 0.0
+    total_time_s: float = 0.0
+    tail_time_s: float = 0.0
+    preemptions: int = 0
+    ratio_to_group_round_robin: float = 0.0
+    """Throughput over that of group_round_robin without drafts, same seed."""
+    ratio_to_oracle: float = 0.0
+    """Throughput over that of oracle with the same drafting, same seed."""
+    lower_bound_s: float = 0.0
+    """Time that no schedule can beat with this drafting."""
+    mean_running: float = 0.0
+    """Requests running an instance."""
+    kv_bytes_moved: int = 0
+    idle_share: float = 0.0
+    """Of the total time, after an instance's last chunk, averaged over instances."""
+    finish_gap_share: float = 0.0
+    """Between the first and the last instance to finish, of the total time."""
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """A case made ready: the machines, what they have to do, and the drafts."""
+
+    cluster: Cluster
+    workload: Workload
+    acceptance: Acceptance | None
+
+    def check(self) -> None:
+        """Raise InvalidInput unless an instance holds each request up to its limit."""
+        self.cluster.check_holds(self.workload)
+
+
+def prepare_case(case: Case) -> Setting:
+    """The cluster and workload of a case. Raises InvalidInput on a bad file."""
+    if case.workload in PAPER_WORKLOADS:
+        paper = find_paper_workload(case.workload)
+        cluster = paper.cluster(case.kv_tokens)
+        workload = paper.workload(case.seed, case.group_size)
+    else:
+        paper = find_paper_workload(FILE_SCALE)
+        workload = read_workload(Path(case.workload))
+        cluster = scaled_cluster(paper, workload, case.kv_tokens)
+    acceptance = None
+    if case.drafting != "off":
+        acceptance = paper.acceptance(grouped=case.drafting == "on")
+    return Setting(cluster, workload, acceptance)
+
+
+def scaled_cluster(
+    paper: PaperWorkload, workload: Workload, kv_tokens: int | None = None
+) -> Cluster:
+    """A few of the paper's instances whose memory is as scarce for this workload as it was there.
+
+    Scarcity is tokens to be made over tokens that fit at once, and an instance keeps room for the
+    longest request. Step times stay as they are.
+    """
+    whole = paper.cluster()
+    scarcity = paper.num_requests * paper.mean_tokens / (whole.num_instances * whole.kv_tokens)
+    fitting = int(workload.output_tokens / (FILE_INSTANCES * scarcity))
+    kv = kv_tokens or max(fitting, workload.max_context_tokens + 2 * paper_block(workload))
+    return Cluster(
+        num_instances=FILE_INSTANCES,
+        kv_tokens=kv,
+        step_time=whole.step_time,
+        kv_bytes_per_token=whole.kv_bytes_per_token,
+        block_size=paper_block(workload),
+        pool_host_tokens=whole.pool_host_tokens,
+        transfer_bytes_per_s=whole.transfer_bytes_per_s,
+    )
+
+
+def paper_block(workload: Workload) -> int:
+    """Block size in proportion to lengths, so that short real traces are not all rounding."""
+    return 64 if workload.max_context_tokens > 16_384 else 16  # noqa: PLR2004 - vLLM's is 16
+
+
+def controller_config(case: Case, setting: Setting) -> ControllerConfig:
+    """What the controller is told."""
+    return ControllerConfig(
+        policy=BASELINE if case.policy in {STREAMRL, PARTIAL} else case.policy,
+        chunk_size=case.chunk_size,
+        placement=case.placement,
+        num_host_slots=setting.cluster.pool_host_tokens // setting.cluster.block_size,
+    )
+
+
+def simulate(case: Case, setting: Setting, on_record: OnRecord | None = None) -> SimulationResult:
+    """Run one case of the controller's own policies, or StreamRL-Oracle."""
+    cluster, workload = setting.cluster, setting.workload
+    config = controller_config(case, setting)
+    if case.policy == STREAMRL:
+        plan = streamrl_oracle(cluster, workload)
+        return Simulation(
+            cluster,
+            plan.workload,
+            config,
+            acceptance=setting.acceptance,
+            static_policy=plan.policy,
+            max_running=plan.limits,
+            on_record=on_record,
+        ).run()
+    return Simulation(
+        cluster, workload, config, acceptance=setting.acceptance, on_record=on_record
+    ).run()
+
+
+def run_case(case: Case) -> SimulationRow:
+    """One case with the two that it is set against."""
+    return run_cases([case])[0]
+
+
+def run_cases(cases: Sequence[Case]) -> list[SimulationRow]:
+    """Cases that differ in policy and drafting only; baseline and oracle are simulated once."""
+    throughput: dict[tuple[str, Drafting], float] = {}
+    rows = []
+    for case in cases:
+        setting = prepare_case(case)
+        row = _row(case, setting)
+        throughput[case.policy, case.drafting] = row.throughput_tokens_per_s
+        rows.append(row)
+    return [_with_ratios(case, row, throughput) for case, row in zip(cases, rows, strict=True)]
+
+
+def _with_ratios(
+    case: Case, row: SimulationRow, throughput: dict[tuple[str, Drafting], float]
+) -> SimulationRow:
+    def of(policy: str, drafting: Drafting) -> float:
+        if (policy, drafting) not in throughput:
+            other = msgspec.structs.replace(case, policy=policy, drafting=drafting)
+            result = simulate(other, prepare_case(other))
+            throughput[policy, drafting] = result.metrics.throughput_tokens_per_s
+        return throughput[policy, drafting]
+
+    return msgspec.structs.replace(
+        row,
+        ratio_to_group_round_robin=row.throughput_tokens_per_s / of(BASELINE, "off"),
+        ratio_to_oracle=row.throughput_tokens_per_s / of(ORACLE, case.drafting),
+    )
+
+
+def _row(case: Case, setting: Setting) -> SimulationRow:
+    if case.policy == PARTIAL:
+        return _partial_row(case, setting)
+    result = simulate(case, setting)
+    metrics, num_instances = result.metrics, setting.cluster.num_instances
+    total = metrics.total_time_s
+    last = [result.last_busy_s.get(i, 0.0) for i in range(num_instances)]
+    row = _empty_row(case, setting)
+    return msgspec.structs.replace(
+        row,
+        throughput_tokens_per_s=metrics.throughput_tokens_per_s,
+        total_time_s=total,
+        tail_time_s=metrics.tail_time_s,
+        preemptions=metrics.preemptions,
+        mean_running=metrics.mean_running / num_instances,
+        kv_bytes_moved=metrics.kv_bytes_moved,
+        idle_share=1 - sum(last) / num_instances / total,
+        finish_gap_share=(max(last) - min(last)) / total,
+    )
+
+
+def _partial_row(case: Case, setting: Setting) -> SimulationRow:
+    """Partial rollout over several iterations: tokens made over time; its tail is cut off."""
+    partial = partial_rollout(setting.cluster, setting.workload, setting.acceptance)
+    return msgspec.structs.replace(
+        _empty_row(case, setting),
+        throughput_tokens_per_s=partial.output_tokens / partial.total_time_s,
+        total_time_s=partial.total_time_s / partial.num_iterations,
+        preemptions=partial.preemptions // partial.num_iterations,
+    )
+
+
+def _empty_row(case: Case, setting: Setting) -> SimulationRow:
+    bounds = lower_bounds(setting.cluster, setting.workload, setting.acceptance)
+    return SimulationRow(
+        workload=setting.workload.name,
+        policy=case.policy,
+        group_size=setting.workload.groups[0].group_size,
+        drafting=case.drafting,
+        seed=case.seed,
+        lower_bound_s=bounds.total_s,
+    )
