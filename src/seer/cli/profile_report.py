@@ -15,7 +15,7 @@ def steps_table(result: Profile, plan: ProfilePlan) -> Table:
     table.add_column("batch, context")
     widths = sorted(set(plan.widths))
     for width in widths:
-        table.add_column(f"{width} tokens", justify="right", no_wrap=True)
+        table.add_column(f"{width} a request", justify="right", no_wrap=True)
     cells = [
         f"{point.seconds * 1e3:.1f} ({result.step_time.step_s(*point.work) * 1e3:.1f})"
         for point in result.points

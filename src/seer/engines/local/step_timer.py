@@ -87,6 +87,7 @@ class StepTimer:
                 self._cache.write_block(slot, payload)
 
         try:
+            export()  # touches the pool's memory for the first time
             num_bytes = block_bytes * len(slots)
             return num_bytes / _seconds(export), num_bytes / _seconds(load)
         finally:
