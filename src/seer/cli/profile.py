@@ -25,11 +25,13 @@ def profile(
     *,
     model: Annotated[str | None, typer.Option(help="model directory (default: SmolLM2)")] = None,
     dtype: Annotated[str, typer.Option(help="bfloat16 or float32")] = "bfloat16",
-    threads: Annotated[int, typer.Option(help="threads of one instance")] = 1,
+    threads: Annotated[str, typer.Option(help="threads of one instance", metavar="N")] = "1",
     batches: Annotated[str, typer.Option(help="requests a step, by commas")] = "1,2,4,8,16,32",
     contexts: Annotated[str, typer.Option(help="KV tokens a request, by commas")] = "64,512,1536",
     widths: Annotated[str, typer.Option(help="tokens fed a request, by commas")] = "1,2,4,8",
-    repeats: Annotated[int, typer.Option(help="runs of each step; the fastest counts")] = 5,
+    repeats: Annotated[
+        str, typer.Option(help="runs of each step; the fastest counts", metavar="N")
+    ] = "5",
     out: Annotated[str, typer.Option(help="file for the profile (JSON)")] = "profile.json",
 ) -> None:
     """Measure the local engine's steps and fit the cost model to them."""
@@ -37,8 +39,8 @@ def profile(
         batches=_numbers("batches", batches),
         contexts=_numbers("contexts", contexts),
         widths=_numbers("widths", widths),
-        threads=threads,
-        repeats=repeats,
+        threads=_number("threads", threads),
+        repeats=_number("repeats", repeats),
     )
     path = Path(out)
     if path.is_dir() or not path.absolute().parent.is_dir():
@@ -65,6 +67,14 @@ def _numbers(field: str, text: str) -> tuple[int, ...]:
         return tuple(int(part) for part in text.split(","))
     except ValueError as error:
         raise InvalidInput(field, text, "allowed: whole numbers by commas") from error
+
+
+def _number(field: str, text: str) -> int:
+    """A flag's text; parsed here so that the message names the flag."""
+    try:
+        return int(text)
+    except ValueError as error:
+        raise InvalidInput(field, text, "allowed: a whole number") from error
 
 
 def _check_fits(plan: ProfilePlan, info: EngineInfo) -> None:

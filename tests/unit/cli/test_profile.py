@@ -13,7 +13,7 @@ from seer.engines.local.spec import LocalSpec
 from seer.errors import InvalidInput
 
 PLAN = ProfilePlan(batches=(1, 2, 4), contexts=(64, 256), widths=(1, 2))
-SMALL = {"batches": "1,2,4", "contexts": "32,64", "widths": "1,2", "repeats": 2}
+SMALL = {"batches": "1,2,4", "contexts": "32,64", "widths": "1,2", "repeats": "2"}
 
 
 class LinearTimer:
@@ -99,19 +99,20 @@ def test_the_report_shows_each_step_and_each_coefficient() -> None:
         ({"contexts": "-1,64"}, "contexts"),
         ({"widths": "0"}, "widths"),
         ({"batches": "1,2", "contexts": "1,2", "widths": "1"}, "at least 6"),
-        ({"threads": 0}, "threads"),
-        ({"repeats": 0}, "repeats"),
+        ({"threads": "0"}, "threads"),
+        ({"threads": "q"}, "threads: got 'q'"),
+        ({"repeats": "0"}, "repeats"),
         ({"dtype": "int4"}, "dtype"),
         ({"out": "no/such/directory/p.json"}, "out"),
         ({"model": "no-such-model"}, "model"),
     ],
 )
 def test_bad_flags_are_refused_before_anything_is_loaded(
-    changes: dict[str, str | int], named: str
+    changes: dict[str, str], named: str
 ) -> None:
     """The message names the flag."""
     with pytest.raises(InvalidInput, match=named):
-        profile(**({"model": "nowhere"} | SMALL | changes))  # type: ignore[arg-type]
+        profile(**({"model": "nowhere"} | SMALL | changes))
 
 
 @pytest.fixture(scope="module")
