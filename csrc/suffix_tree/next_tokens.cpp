@@ -6,6 +6,7 @@ namespace {
 
 // Occurrences of doubt by length of the match. Fitted to replays of real groups (docs/drafting.md).
 float doubt(uint32_t match_length) {
+  if (match_length >= 16) return 0.3f;
   if (match_length >= 8) return 0.6f;
   if (match_length >= 4) return 2.1f;
   if (match_length >= 2) return 3.3f;
