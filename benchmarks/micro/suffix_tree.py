@@ -7,7 +7,8 @@ Speed and memory: 32 sequences of 8,000 tokens grow together, 4 tokens an append
 tokens, of loops with edits, and of the recorded completions. Acceptance: each group of completions
 is replayed, members in turn, and Seer drafts as many tokens a step as the other does.
 Completions are JSON lines with `group`, and `output_token_ids` or `text`, some `prompt_token_ids`.
-Every fourth group, from the third on, is replayed: the weights were fitted on others.
+Sequences of recorded completions may be shorter. Every fourth group, from the third on, is replayed:
+the weights were fitted on others.
 Without --arctic-python only Seer is measured.
 """
 
@@ -120,7 +121,7 @@ def _streams(groups: dict[str, list[dict[str, Any]]]) -> dict[str, np.ndarray]:
 
 
 def _packed(groups: list[dict[str, Any]]) -> np.ndarray:
-    """Completions end to end, siblings side by side, repeated where they are too few."""
+    """Completions end to end, siblings side by side, cut to the shortest sequence."""
     rows: list[list[int]] = [[] for _ in range(SHAPE[0])]
     size = max(len(group["outputs"]) for group in groups)
     for number, group in enumerate(groups):
