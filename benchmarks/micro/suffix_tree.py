@@ -7,8 +7,8 @@ Speed and memory: 32 sequences of 8,000 tokens grow together, 4 tokens an append
 tokens, of loops with edits, and of the recorded completions. Acceptance: each group of completions
 is replayed, members in turn, and Seer drafts as many tokens a step as the other does.
 Completions are JSON lines with `group`, and `output_token_ids` or `text`, some `prompt_token_ids`.
-Sequences of recorded completions may be shorter. Every fourth group, from the third on, is replayed:
-the weights were fitted on others.
+Sequences of recorded completions may be shorter. Every fourth group, from the third on, is
+replayed: the weights were fitted on others.
 Without --arctic-python only Seer is measured.
 """
 

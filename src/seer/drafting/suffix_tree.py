@@ -12,11 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from seer.drafting._suffix_tree import Cursor, Tree
-from seer.drafting._suffix_tree import speculate_batch as _speculate_batch
+from seer.drafting import _suffix_tree
 from seer.errors import InvalidInput
 
 __all__ = ["Cursor", "DraftSettings", "Drafts", "SuffixTree", "speculate_batch"]
+
+Cursor = _suffix_tree.Cursor
 
 MAX_DEPTH = 4096
 """Longest context that a tree may be asked to count."""
@@ -91,7 +92,7 @@ class SuffixTree:
         # Paper silent: the depth is not given; SuffixDecoding's published default is 64.
         if not 1 <= max_depth <= MAX_DEPTH:
             raise InvalidInput("max_depth", max_depth, f"allowed: 1 to {MAX_DEPTH}")
-        self._tree = Tree(max_depth)
+        self._tree = _suffix_tree.Tree(max_depth)
 
     def set_prompt(self, token_ids: TokenIds, *, weight: int = 1) -> None:
         """Make `token_ids` the text before every sequence, counted `weight` times in all.
@@ -187,7 +188,7 @@ def speculate_batch(
         np.full(len(cursors), max_nodes, np.int32) if isinstance(max_nodes, int) else max_nodes
     )
     try:
-        token_ids, parents, probabilities, offsets, match_lengths = _speculate_batch(
+        token_ids, parents, probabilities, offsets, match_lengths = _suffix_tree.speculate_batch(
             cursors,
             budgets,
             settings.top_k,
