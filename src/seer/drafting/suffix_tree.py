@@ -18,6 +18,7 @@ from seer.errors import InvalidInput
 __all__ = ["Cursor", "DraftSettings", "Drafts", "SuffixTree", "speculate_batch"]
 
 Cursor = _suffix_tree.Cursor
+"""The standing match of one request (`SuffixTree.cursor`); `match_length` is its tokens."""
 
 MAX_DEPTH = 4096
 """Longest context that a tree may be asked to count."""
