@@ -37,7 +37,7 @@ def make_report(
         entries.append(Entry(source.label, read_timeline(source.path)))
     page = render_page(title, entries).encode()
     _write("out", path, page)
-    typer.echo(f"made: {out} ({len(page) / 1e6:.1f} MB); open it in a browser")
+    typer.echo(f"made: {out} ({len(page) / 1e3:,.0f} kB); open it in a browser")
 
 
 def show_trace(

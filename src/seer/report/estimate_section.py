@@ -38,7 +38,7 @@ def estimate_section(entries: Sequence[Entry], layout: Layout) -> str:
         errors = estimate_table(own, is_rank=False) + error_chart(own, error, width)
         ranks = estimate_table(own, is_rank=True) + correlation_chart(own, lowest, width)
         parts = (
-            ("mean absolute error, tokens, by share of requests finished", errors),
+            ("mean absolute error (tokens)", errors),
             ("rank correlation (Spearman)", ranks),
             (
                 "estimate over truth, half of the requests finished",
