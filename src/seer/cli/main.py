@@ -8,6 +8,8 @@ from seer.cli.bench import run_bench
 from seer.cli.flags import settings_command
 from seer.cli.messages import tell
 from seer.cli.model import prepare_default_model
+from seer.cli.profile import profile
+from seer.cli.report import make_report, show_trace
 from seer.cli.rollout import run_rollout
 from seer.cli.settings import BenchSettings, RolloutSettings
 from seer.cli.simulate import SimulateSettings, run_simulate
@@ -25,6 +27,9 @@ app = typer.Typer(
 )
 app.command("rollout")(settings_command(RolloutSettings, run_rollout))
 app.command("bench")(settings_command(BenchSettings, run_bench))
+app.command("profile")(profile)
+app.command("report")(make_report)
+app.command("trace")(show_trace)
 app.command("simulate")(settings_command(SimulateSettings, run_simulate))
 
 

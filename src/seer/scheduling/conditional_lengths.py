@@ -23,6 +23,8 @@ START_TAU, START_SIGMA = 0.8, 0.5
 MIN_TAU, MIN_SIGMA = 0.1, 0.1
 REFIT_GROWTH = 1.25
 """m, tau, sigma are fitted again when so many times more requests are finished."""
+RELEVANT_GROWTH = 1.1
+"""A member under way that has grown by less tells hardly more of its group than before."""
 _FAR_BELOW = -6.0
 _NEVER = 1e-300
 """In place of a probability that underflows, before its log is taken."""
@@ -45,6 +47,8 @@ class _Group:
     finished_logs: list[float] = field(default_factory=list)
     longer_than: dict[int, int] = field(default_factory=dict)
     """Members known to be longer than this: those under way, and those that the limit has cut."""
+    weighed: dict[int, int] = field(default_factory=dict)
+    """What members under way had when the level was last worked out because of them."""
     level: _Level | None = None
     """None: to be computed."""
 
@@ -101,8 +105,11 @@ class ConditionalEstimator:
     def progressed(self, request_id: RequestId, num_generated: int) -> None:
         """The request is longer than this."""
         group = self._groups[request_id.group]
-        if num_generated:
-            group.longer_than[request_id.member] = num_generated
+        if not num_generated:
+            return
+        group.longer_than[request_id.member] = num_generated
+        if num_generated > RELEVANT_GROWTH * group.weighed.get(request_id.member, 0):
+            group.weighed[request_id.member] = num_generated
             group.level = None
 
     def finished(self, request_id: RequestId, num_tokens: int) -> None:

@@ -33,7 +33,7 @@ _PROBE, _REST = range(2)
 class SeerPolicy(Divided):
     """Upper quantile of the remaining length first."""
 
-    max_skips = 8
+    max_skips = 2
     max_spread = 2
 
     def __init__(self, chunk_size: int | None = None) -> None:
