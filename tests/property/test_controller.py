@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from seer.rollout.controller import Controller
 from seer.rollout.controller_config import ControllerConfig
-from seer.rollout.events import SpillObject
+from seer.rollout.events import Action, SpillObject
 from seer.rollout.trace import TraceWriter, replay
+from seer.scheduling.divided_policies import DividedPolicy
 from seer.scheduling.placement import PlacementConfig
 from seer.scheduling.policies import (
     DIVIDED_POLICY_NAMES,
@@ -193,3 +194,19 @@ def _is_whole(scenario: Scenario, outcome: Outcome, request_id: RequestId) -> bo
     is_stop = outcome.finished[request_id] is FinishReason.STOP
     is_right = is_stop == (scenario.lengths[request_id] <= limit)
     return outcome.num_generated[request_id] == wanted and is_right
+
+
+class _AsksEverybody(Controller):
+    """Forgets which requests fitted nowhere: every instance is asked again each time."""
+
+    def _start_what_fits(self, policy: DividedPolicy) -> list[Action]:
+        self._refused = {}
+        return super()._start_what_fits(policy)
+
+
+@quick
+@given(scenarios(DIVIDED_POLICY_NAMES))
+def test_leaving_untouched_instances_unasked_changes_no_action(scenario: Scenario) -> None:
+    """It saves time and nothing else."""
+    patient = run(scenario, make_controller=_AsksEverybody)
+    assert run(scenario).trace() == patient.trace()

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import msgspec
 
 from seer.rollout.controller import Controller
+from seer.rollout.controller_config import ControllerConfig
 from seer.rollout.events import (
     AbortChunk,
     Action,
@@ -55,19 +56,24 @@ class _Report:
     places: list[Place]
 
 
-def run(scenario: Scenario, *, check: bool = True) -> Outcome:
+def run(
+    scenario: Scenario,
+    *,
+    check: bool = True,
+    make_controller: Callable[[ControllerConfig], Controller] = Controller,
+) -> Outcome:
     """Run a scenario to its end, checking on the way."""
-    cluster = _Cluster(scenario, check=check)
+    cluster = _Cluster(scenario, make_controller(scenario.config), check=check)
     cluster.run()
     return cluster.outcome
 
 
 class _Cluster:
-    def __init__(self, scenario: Scenario, *, check: bool) -> None:
+    def __init__(self, scenario: Scenario, controller: Controller, *, check: bool) -> None:
         self.outcome = Outcome()
         self._scenario = scenario
         self._check = check
-        self._controller = Controller(scenario.config)
+        self._controller = controller
         self._random = random.Random(scenario.seed)
         self._pool = ModelPool()
         self._instances: dict[int, ModelInstance] = {}

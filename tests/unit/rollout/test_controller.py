@@ -3,8 +3,8 @@
 import pytest
 
 from seer.errors import InvalidInput
-from seer.rollout.events import FinishGroup, KVExported, Tick
-from seer.types import ChunkEnd, FinishReason, KVKey, RequestId
+from seer.rollout.events import FinishGroup, GroupsSubmitted, KVExported, Tick
+from seer.types import ChunkEnd, FinishReason, GroupSpec, KVKey, RequestId
 from support.model_instance import make_info
 from support.told import R00, R01, R10, R20, Told, drop, finish, places, start
 
@@ -157,3 +157,35 @@ def test_a_group_id_in_use_is_refused() -> None:
     told.submit(1)
     with pytest.raises(InvalidInput, match="group_id: got 0"):
         told.submit(1)
+
+
+def test_the_oracle_is_refused_without_lengths() -> None:
+    """One for each member, none beyond the limit."""
+    told = Told(policy="oracle")
+    with pytest.raises(InvalidInput, match="known_lengths: got .*the oracle policy needs them"):
+        told.submit(1)
+    spec = GroupSpec(
+        group_id=0, group_size=1, num_prompt_tokens=9, max_tokens=12, known_lengths=(13,)
+    )
+    with pytest.raises(InvalidInput, match=r"from 1 to max_tokens \(12\)"):
+        told.controller.handle(GroupsSubmitted(groups=(spec,)), 0.0)
+
+
+# ---------------------------------------------------------------- passing over
+
+
+def test_the_published_policies_wait_for_a_head_that_fits_nowhere() -> None:
+    """The second request would fit; it does not overtake."""
+    told = Told(policy="divided", num_blocks=9, chunk_size=12)
+    assert places(told.submit(1, prompt=5, max_tokens=12)) == [(R00, 0)]
+    assert told.submit(1, first=1, prompt=13, max_tokens=12) == []
+    assert told.submit(1, first=2, prompt=5, max_tokens=4) == []
+
+
+def test_seer_passes_over_a_head_that_fits_nowhere() -> None:
+    """The memory that is left serves the next one; the head still waits."""
+    told = Told(policy="seer", num_blocks=9, chunk_size=12)
+    assert places(told.submit(1, prompt=5, max_tokens=12)) == [(R00, 0)]
+    assert told.submit(1, first=1, prompt=13, max_tokens=12) == []
+    assert places(told.submit(1, first=2, prompt=5, max_tokens=4)) == [(R20, 0)]
+    assert places(told.end(R00, 0, 5, ChunkEnd.STOP)) == [(R10, 0)]

@@ -60,3 +60,20 @@ def test_it_agrees_with_a_sorted_list(steps: list[tuple[int, int, int]]) -> None
                 del plain[expected]
         assert len(buffer) == len(plain)
         assert buffer.head() == min(plain, key=lambda r: (plain[r], r), default=None)
+
+
+def test_a_request_set_aside_is_passed_over_until_it_is_restored() -> None:
+    """It waits on: it may be given a new key, or be taken out, meanwhile."""
+    buffer = RequestBuffer()
+    ids = [RequestId(0, member) for member in range(4)]
+    for place, request_id in enumerate(ids):
+        buffer.add(request_id, (place,))
+    for _ in range(3):
+        buffer.set_aside()
+    assert buffer.head() == ids[3]
+    assert len(buffer) == 4
+    assert buffer.key(ids[0]) == (0,)
+    buffer.add(ids[1], (9,))
+    buffer.discard(ids[2])
+    buffer.restore()
+    assert [buffer.pop() for _ in range(4)] == [ids[0], ids[3], ids[1], None]

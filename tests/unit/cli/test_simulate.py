@@ -1,0 +1,95 @@
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from seer.cli.main import EXIT_BAD_INPUT, run
+from seer.rollout.trace import replay
+from seer.simulator.experiment import SimulationRow
+
+KEYS = {
+    "workload",
+    "policy",
+    "group_size",
+    "drafting",
+    "seed",
+    "throughput_tokens_per_s",
+    "total_time_s",
+    "tail_time_s",
+    "preemptions",
+    "ratio_to_group_round_robin",
+    "ratio_to_oracle",
+    "lower_bound_s",
+}
+
+
+@pytest.fixture
+def lengths(tmp_path: Path) -> str:
+    """A small file of real-looking lengths."""
+    path = tmp_path / "lengths.jsonl"
+    rows = [
+        {"group": group, "member": member, "length": 40 + 37 * (group % 5) + 11 * member}
+        for group in range(12)
+        for member in range(4)
+    ]
+    path.write_bytes(
+        b"".join(msgspec.json.encode({**row, "group": str(row["group"])}) + b"\n" for row in rows)
+    )
+    return str(path)
+
+
+def test_a_file_of_lengths_is_simulated(
+    lengths: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A table that says simulated, rows with every key, and traces that replay."""
+    out = tmp_path / "rows.jsonl"
+    arguments = ["--workload", lengths, "--policies", "group_round_robin,seer,oracle"]
+    arguments += ["--chunk-size", "16", "--json", str(out), "--trace", str(tmp_path / "traces")]
+    assert run(["simulate", *arguments]) == 0
+    assert "simulated" in capsys.readouterr().out
+    lines = out.read_bytes().splitlines()
+    rows = [msgspec.json.decode(line, type=SimulationRow) for line in lines]
+    assert set(msgspec.json.decode(lines[0])) >= KEYS
+    assert [row.policy for row in rows] == ["group_round_robin", "seer", "oracle"]
+    assert rows[0].ratio_to_group_round_robin == 1
+    assert rows[2].ratio_to_oracle == 1
+    assert all(row.total_time_s >= row.lower_bound_s for row in rows)
+    assert replay(tmp_path / "traces" / "seer.jsonl") > 0
+
+
+def test_drafting_is_set_against_the_baseline_without_it(lengths: str, tmp_path: Path) -> None:
+    """So that a ratio shows what drafts bring."""
+    out = tmp_path / "rows.jsonl"
+    for drafting in ("on", "vanilla", "off"):
+        arguments = ["--workload", lengths, "--policies", "seer", "--drafting", drafting]
+        assert run(["simulate", *arguments, "--json", str(out) + drafting]) == 0
+    ratios = [
+        msgspec.json.decode(Path(str(out) + drafting).read_bytes(), type=SimulationRow)
+        for drafting in ("off", "vanilla", "on")
+    ]
+    values = [row.ratio_to_group_round_robin for row in ratios]
+    assert values == sorted(values)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--workload", "llama"], "workload: got 'llama'; allowed: moonlight, qwen2-vl-72b, kimi"),
+        (["--policies", "fifo"], "policy: got 'fifo'; allowed: group_round_robin"),
+        (["--policies", "seer,seer"], "policies: got 'seer,seer'"),
+        (["--seeds", "0"], "seeds: got 0"),
+        (["--group-size", "0"], "group_size: got 0"),
+        (["--kv-tokens", "1000"], "kv_tokens"),
+        (["--chunk-size", "-1"], "chunk_size: got -1"),
+        (["--drafting", "some"], "drafting: got 'some'"),
+        (["--json", "/nowhere/rows.jsonl"], "json: got '/nowhere/rows.jsonl'"),
+    ],
+)
+def test_bad_settings_are_refused_in_one_line(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the field, the value and what is allowed, before anything runs."""
+    assert run(["simulate", *arguments]) == EXIT_BAD_INPUT
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert len(lines) == 1
+    assert message in lines[0]
