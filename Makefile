@@ -12,10 +12,11 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 ROLLOUT_FLAGS ?= --prompts reasoning-gym:chain_sum,spell_backward,number_sorting,letter_counting \
 	--num-prompts 8 --group-size 8 --max-tokens 192 --instances 2 --kv-tokens 4096
 
-.PHONY: rollout test lint slim clean
+.PHONY: rollout test lint slim native clean
 
 rollout: $(VENV)/.installed
 	$(BIN)/seer rollout $(ROLLOUT_FLAGS) --out $(OUT)
+	$(BIN)/seer report $(OUT) --out $(OUT)/report.html
 
 test: $(VENV)/.installed-dev
 	$(BIN)/seer model
@@ -33,6 +34,10 @@ slim: $(VENV)/.installed-dev
 	$(PYTHON) -m venv build/slim
 	build/slim/bin/python -m pip install --quiet --disable-pip-version-check .
 	build/slim/bin/python scripts/check_slim_install.py
+
+# The suffix tree's C++ under address and undefined-behaviour sanitizers.
+native:
+	scripts/check_native.sh
 
 clean:
 	rm -rf $(VENV) build out

@@ -78,7 +78,7 @@ def _copy_speed(timer: Timer, repeats: int) -> KVCopySpeed:
 
 
 def _engine(plan: ProfilePlan, spec: LocalSpec) -> ProfiledEngine:
-    machine = this_machine()
+    machine, info = this_machine(), spec.describe()
     return ProfiledEngine(
         model=spec.model,
         dtype=spec.dtype,
@@ -87,6 +87,8 @@ def _engine(plan: ProfilePlan, spec: LocalSpec) -> ProfiledEngine:
         machine=f"{machine.cpu}, {machine.cores} cores",
         date=dt.datetime.now(tz=dt.UTC).date().isoformat(),
         version=installed_version(),
+        kv_bytes_per_token=info.block_bytes / info.block_size,
+        block_size=info.block_size,
     )
 
 

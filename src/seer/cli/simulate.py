@@ -16,6 +16,7 @@ from seer.cli.completions import encode_json
 from seer.cli.messages import tell
 from seer.errors import InvalidInput
 from seer.rollout.trace import TraceWriter
+from seer.scheduling.placement import PlacementConfig
 from seer.simulator.experiment import (
     Case,
     SimulationRow,
@@ -49,6 +50,21 @@ class SimulateSettings(msgspec.Struct, frozen=True, kw_only=True):
     kv_tokens: Annotated[
         int | None, _help("tokens of KV that one instance holds (default: as calibrated)")
     ] = None
+    instances: Annotated[
+        int | None, _help("instances (default: the paper's; 4 for a file of lengths)")
+    ] = None
+    max_running: Annotated[
+        int | None, _help("requests that one instance runs at once (default: as many as fit)")
+    ] = None
+    profile: Annotated[
+        str | None, _help("file of seer profile that times the steps (with a file of lengths)")
+    ] = None
+    max_spread: Annotated[
+        int, _help("difference of running requests up to which cached KV decides the placement")
+    ] = 32
+    pull_gap_tokens: Annotated[
+        int, _help("cached tokens by which another instance must lead for KV to be moved")
+    ] = 512
     seeds: Annotated[int, _help("simulated iterations with different lengths")] = 1
     drafting: Annotated[Literal["on", "off", "vanilla"], _help("drafts: on, off or vanilla")] = (
         "off"
@@ -61,7 +77,7 @@ class SimulateSettings(msgspec.Struct, frozen=True, kw_only=True):
         for name, least in (("seeds", 1), ("jobs", 1), ("chunk_size", 0)):
             if getattr(self, name) < least:
                 raise InvalidInput(name, getattr(self, name), f"allowed: an integer >= {least}")
-        for name in ("group_size", "kv_tokens"):
+        for name in ("group_size", "kv_tokens", "instances", "max_running"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InvalidInput(name, value, "allowed: an integer >= 1")
@@ -85,6 +101,12 @@ class SimulateSettings(msgspec.Struct, frozen=True, kw_only=True):
                 group_size=self.group_size,
                 chunk_size=self.chunk_size or None,
                 kv_tokens=self.kv_tokens,
+                instances=self.instances,
+                max_running=self.max_running,
+                profile=self.profile,
+                placement=PlacementConfig(
+                    max_spread=self.max_spread, pull_gap_tokens=self.pull_gap_tokens
+                ),
             )
             for policy in self.policy_names
         ]

@@ -24,6 +24,10 @@ class ProfiledEngine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     date: str
     version: str = ""
     """Of seer."""
+    kv_bytes_per_token: float = 0.0
+    """0: not recorded."""
+    block_size: int = 16
+    """Tokens a KV block."""
 
 
 class KVCopySpeed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

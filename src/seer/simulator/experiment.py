@@ -1,11 +1,13 @@
 """Simulated comparisons: a case is a workload, a policy, drafting and a seed; a row its result."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
+from seer.costmodel.profile_file import Profile, read_profile
 from seer.errors import InvalidInput
 from seer.rollout.controller_config import ControllerConfig
 from seer.scheduling.placement import PlacementConfig
@@ -27,6 +29,10 @@ SIMULATED_POLICIES = (*POLICY_NAMES, STREAMRL, PARTIAL)
 FILE_SCALE = "qwen2-vl-72b"
 """Whose cluster a workload from a file is put on, scaled to the same pressure on memory."""
 FILE_INSTANCES = 4
+POOL_CAPACITIES = 4
+"""Host pool of a profiled cluster, in times what its instances hold."""
+LOCAL_BYTES_PER_S = 1e9
+"""Copies of KV, where a profile has not measured them."""
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +48,12 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     chunk_size: int | None = 2048
     kv_tokens: int | None = None
     """KV tokens an instance; None: as fitted."""
+    instances: int | None = None
+    """None: the paper's, or `FILE_INSTANCES`."""
+    max_running: int | None = None
+    """Requests that an instance runs at once; None: no bound to speak of."""
+    profile: str | None = None
+    """File of `seer profile` that times the steps; for a file of lengths."""
     placement: PlacementConfig = PlacementConfig()
 
     def __post_init__(self) -> None:
@@ -54,6 +66,12 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
         if self.workload not in PAPER_WORKLOADS and self.group_size is not None:
             allowed = "allowed: with a named workload; a file has its own groups"
             raise InvalidInput("group_size", self.group_size, allowed)
+        if self.profile is not None and self.workload in PAPER_WORKLOADS:
+            allowed = "allowed: with a file of lengths; a named workload has its own machines"
+            raise InvalidInput("profile", self.profile, allowed)
+        if self.profile is not None and self.kv_tokens is None:
+            allowed = "allowed: a number, as a profile does not know the memory"
+            raise InvalidInput("kv_tokens", None, allowed)
 
 
 class SimulationRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,11 +122,39 @@ def prepare_case(case: Case) -> Setting:
     else:
         paper = find_paper_workload(FILE_SCALE)
         workload = read_workload(Path(case.workload))
-        cluster = scaled_cluster(paper, workload, case.kv_tokens)
+        if case.profile is not None:
+            cluster = profiled_cluster(read_profile(Path(case.profile)), case)
+        else:
+            cluster = scaled_cluster(paper, workload, case.kv_tokens)
+    cluster = replace(
+        cluster,
+        num_instances=case.instances or cluster.num_instances,
+        max_running=case.max_running or cluster.max_running,
+    )
     acceptance = None
     if case.drafting != "off":
         acceptance = paper.acceptance(grouped=case.drafting == "on")
     return Setting(cluster, workload, acceptance)
+
+
+def profiled_cluster(profile: Profile, case: Case) -> Cluster:
+    """Instances like the one that was profiled. Raises InvalidInput without its KV size."""
+    engine = profile.engine
+    if not engine.kv_bytes_per_token:
+        allowed = "allowed: a profile with kv_bytes_per_token; measure it again"
+        raise InvalidInput("profile", case.profile, allowed)
+    assert case.kv_tokens is not None  # noqa: S101 - checked with the case
+    copy = profile.kv_copy
+    slowest = min(copy.export_bytes_per_s, copy.load_bytes_per_s) if copy else LOCAL_BYTES_PER_S
+    return Cluster(
+        num_instances=FILE_INSTANCES,
+        kv_tokens=case.kv_tokens,
+        step_time=profile.step_time,
+        kv_bytes_per_token=engine.kv_bytes_per_token,
+        block_size=engine.block_size,
+        pool_host_tokens=POOL_CAPACITIES * FILE_INSTANCES * case.kv_tokens,
+        transfer_bytes_per_s=slowest,
+    )
 
 
 def scaled_cluster(

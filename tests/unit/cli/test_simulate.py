@@ -4,6 +4,14 @@ import msgspec
 import pytest
 
 from seer.cli.main import EXIT_BAD_INPUT, run
+from seer.costmodel.points import PrefillPoint, StepPoint
+from seer.costmodel.profile_file import (
+    KVCopySpeed,
+    Profile,
+    ProfiledEngine,
+    make_profile,
+    write_profile,
+)
 from seer.rollout.trace import replay
 from seer.simulator.experiment import SimulationRow
 
@@ -71,6 +79,47 @@ def test_drafting_is_set_against_the_baseline_without_it(lengths: str, tmp_path:
     assert values == sorted(values)
 
 
+def test_steps_of_a_profiled_engine_time_the_simulation(lengths: str, tmp_path: Path) -> None:
+    """With its own number of instances; a slower engine takes longer in proportion."""
+    totals = []
+    for step_ms in (1, 2):
+        profile = tmp_path / f"{step_ms}.json"
+        write_profile(profile, _profile(step_ms / 1e3))
+        out = tmp_path / f"{step_ms}.jsonl"
+        arguments = ["--workload", lengths, "--profile", str(profile), "--kv-tokens", "4096"]
+        arguments += ["--instances", "2", "--max-running", "8", "--policies", "seer"]
+        assert run(["simulate", *arguments, "--json", str(out)]) == 0
+        totals.append(msgspec.json.decode(out.read_bytes(), type=SimulationRow).total_time_s)
+    assert totals[1] == pytest.approx(2 * totals[0], rel=1e-3)
+
+
+def _profile(step_s: float) -> Profile:
+    """An engine whose steps all take the same time, and whose prefill costs nearly nothing."""
+    points = tuple(
+        StepPoint(num_requests=n, num_tokens=n * w, context_tokens=n * c, seconds=step_s)
+        for n in (1, 4, 8)
+        for w in (1, 4)
+        for c in (64, 512)
+    )
+    prefills = tuple(
+        PrefillPoint(num_tokens=n, context_tokens=c, seconds=step_s * 1.0001)
+        for n in (64, 256)
+        for c in (0, 256)
+    )
+    engine = ProfiledEngine(
+        model="m",
+        dtype="bfloat16",
+        device="cpu",
+        threads=1,
+        machine="a",
+        date="2026-12-02",
+        kv_bytes_per_token=1.0,
+    )
+    return make_profile(
+        engine, points, prefills, KVCopySpeed(export_bytes_per_s=1e12, load_bytes_per_s=1e12)
+    )
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -82,6 +131,8 @@ def test_drafting_is_set_against_the_baseline_without_it(lengths: str, tmp_path:
         (["--kv-tokens", "1000"], "kv_tokens"),
         (["--chunk-size", "-1"], "chunk_size: got -1"),
         (["--drafting", "some"], "drafting: got 'some'"),
+        (["--profile", "p.json"], "profile: got 'p.json'; allowed: with a file of lengths"),
+        (["--instances", "0"], "instances: got 0"),
         (["--json", "/nowhere/rows.jsonl"], "json: got '/nowhere/rows.jsonl'"),
     ],
 )

@@ -162,7 +162,7 @@ def test_a_group_id_in_use_is_refused() -> None:
 def test_the_oracle_is_refused_without_lengths() -> None:
     """One for each member, none beyond the limit."""
     told = Told(policy="oracle")
-    with pytest.raises(InvalidInput, match="known_lengths: got .*the oracle policy needs them"):
+    with pytest.raises(InvalidInput, match=r"known_lengths: got .*the oracle policy needs them"):
         told.submit(1)
     spec = GroupSpec(
         group_id=0, group_size=1, num_prompt_tokens=9, max_tokens=12, known_lengths=(13,)
