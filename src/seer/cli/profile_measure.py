@@ -11,7 +11,7 @@ from seer.cli.machine import installed_version, this_machine
 from seer.cli.profile_plan import ProfilePlan
 from seer.costmodel.points import PrefillPoint, StepPoint
 from seer.costmodel.profile_file import KVCopySpeed, Profile, ProfiledEngine, make_profile
-from seer.engines.local.spec import LocalSpec
+from seer.engines.local.spec import BLOCK_TOKENS, LocalSpec
 from seer.errors import InvalidInput
 
 CaseT = TypeVar("CaseT", bound=tuple[int, ...])
@@ -19,6 +19,10 @@ CaseT = TypeVar("CaseT", bound=tuple[int, ...])
 
 class Timer(Protocol):
     """What is timed (engines/local/step_timer.py)."""
+
+    @property
+    def kv_bytes_per_token(self) -> float:
+        """Bytes of KV that a token takes."""
 
     def step_s(self, num_requests: int, context: int, width: int) -> float:
         """Seconds of a decode step."""
@@ -49,7 +53,7 @@ def measure(plan: ProfilePlan, spec: LocalSpec, timer: Timer) -> Profile:
     )
     try:
         return make_profile(
-            _engine(plan, spec), points, prefill_points, _copy_speed(timer, plan.repeats)
+            _engine(plan, spec, timer), points, prefill_points, _copy_speed(timer, plan.repeats)
         )
     except InvalidInput as error:
         advice = "a busy machine gives such times: measure again when it is idle"
@@ -77,8 +81,8 @@ def _copy_speed(timer: Timer, repeats: int) -> KVCopySpeed:
     return KVCopySpeed(export_bytes_per_s=export_speed, load_bytes_per_s=load_speed)
 
 
-def _engine(plan: ProfilePlan, spec: LocalSpec) -> ProfiledEngine:
-    machine, info = this_machine(), spec.describe()
+def _engine(plan: ProfilePlan, spec: LocalSpec, timer: Timer) -> ProfiledEngine:
+    machine = this_machine()
     return ProfiledEngine(
         model=spec.model,
         dtype=spec.dtype,
@@ -87,8 +91,8 @@ def _engine(plan: ProfilePlan, spec: LocalSpec) -> ProfiledEngine:
         machine=f"{machine.cpu}, {machine.cores} cores",
         date=dt.datetime.now(tz=dt.UTC).date().isoformat(),
         version=installed_version(),
-        kv_bytes_per_token=info.block_bytes / info.block_size,
-        block_size=info.block_size,
+        kv_bytes_per_token=timer.kv_bytes_per_token,
+        block_size=BLOCK_TOKENS,
     )
 
 

@@ -19,6 +19,8 @@ SMALL = {"batches": "1,2,4", "contexts": "32,64", "widths": "1,2", "repeats": "2
 class LinearTimer:
     """An engine whose steps take round times."""
 
+    kv_bytes_per_token = 64.0
+
     def __init__(self) -> None:
         self.asked: list[tuple[int, int, int]] = []
 

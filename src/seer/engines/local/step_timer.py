@@ -37,6 +37,7 @@ class StepTimer:
         self._device = torch.device("cpu")
         kind = getattr(torch, dtype)
         config = read_model_config(model)
+        self.kv_bytes_per_token = config.num_layers * config.kv_elements_per_token * kind.itemsize
         self._cache = KVCache(
             config, -(-kv_tokens // BLOCK_TOKENS), BLOCK_TOKENS, kind, self._device
         )
