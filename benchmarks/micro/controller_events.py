@@ -1,16 +1,20 @@
-"""Cost of a controller decision: time per event, by requests and instances. Prints JSON lines.
+"""Cost of a controller decision: time per event, by policy, requests and instances (measured).
 
-    python benchmarks/micro/controller_events.py
+    python benchmarks/micro/controller_events.py [--plot docs/img/decision_time.png]
 
+Prints JSON lines. The plot is of the sizes with 16 instances; it needs matplotlib (the extra
+`report`).
 Instances are made up: each step ends a random chunk in flight, a quarter of them stop. KV is short,
 so that heads wait, idle KV leaves and is loaded again.
 """
 
+import argparse
 import json
 import random
 import statistics
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from seer.rollout.controller import Controller
 from seer.rollout.controller_config import ControllerConfig
@@ -28,7 +32,11 @@ from seer.types import ChunkEnd, ChunkStats, EngineInfo, GroupSpec, InstanceLoad
 
 GROUP_SIZE = 8
 SIZES = [(2, 1_000), (2, 100_000), (32, 10_000), (32, 100_000), (128, 100_000)]
-"""Instances and requests."""
+"""Instances and requests, with the policy `divided`."""
+POLICIES = ("divided", "context_aware", "seer")
+NUM_INSTANCES = 16
+"""Of the sizes that all policies are measured at."""
+NUMS_REQUESTS = (1_000, 3_000, 10_000, 30_000, 100_000)
 NUM_EVENTS = 20_000
 INFO = EngineInfo(
     model="made up",
@@ -94,9 +102,10 @@ class Bench:
                     self.exports.append(action)
 
 
-def measure(num_instances: int, num_requests: int) -> dict[str, float]:
+def measure(policy: str, num_instances: int, num_requests: int) -> dict[str, float | str]:
     """Times of one size."""
-    bench = Bench(Controller(ControllerConfig(chunk_size=512, num_host_slots=200_000)))
+    config = ControllerConfig(policy=policy, chunk_size=512, num_host_slots=200_000)
+    bench = Bench(Controller(config))
     for instance_id in range(num_instances):
         bench.handle(InstanceJoined(instance_id=instance_id, info=INFO))
     groups = tuple(
@@ -107,6 +116,7 @@ def measure(num_instances: int, num_requests: int) -> dict[str, float]:
     while (bench.flights or bench.exports) and len(bench.times_us) < NUM_EVENTS:
         bench.step()
     return {
+        "policy": policy,
         "num_instances": num_instances,
         "num_requests": num_requests,
         "num_events": len(bench.times_us),
@@ -117,6 +127,37 @@ def measure(num_instances: int, num_requests: int) -> dict[str, float]:
     }
 
 
+def plot(means_us: dict[tuple[str, int], float], path: Path) -> None:
+    """Mean time of an event over the number of requests, a line a policy."""
+    import matplotlib as mpl  # noqa: PLC0415 - an optional extra
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt  # noqa: PLC0415
+
+    figure, axis = plt.subplots(figsize=(5, 3), layout="constrained")
+    for policy in POLICIES:
+        means = [means_us[policy, count] for count in NUMS_REQUESTS]
+        axis.plot(NUMS_REQUESTS, means, marker="o", label=policy)
+    axis.set(xscale="log", ylim=0)
+    axis.set(xlabel=f"requests ({NUM_INSTANCES} instances)", ylabel="µs an event, measured")
+    axis.legend(fontsize="small")
+    figure.savefig(path, dpi=80)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--plot", type=Path)
+    path = parser.parse_args().plot
+    means_us: dict[tuple[str, int], float] = {}
+    sizes = [(policy, NUM_INSTANCES, count) for policy in POLICIES for count in NUMS_REQUESTS]
+    for size in [*sizes, *(("divided", *size) for size in SIZES)]:
+        row = measure(*size)
+        print(json.dumps(row), flush=True)
+        if size in sizes:
+            means_us[size[0], size[2]] = float(row["event_us_mean"])
+    if path is not None:
+        plot(means_us, path)
+
+
 if __name__ == "__main__":
-    for size in SIZES:
-        print(json.dumps(measure(*size)), flush=True)
+    main()
