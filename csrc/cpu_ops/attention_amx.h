@@ -1,4 +1,4 @@
-// Attention of several bfloat16 rows on AMX tiles. Included by ops.cpp in the table `ops_amx`.
+// Attention of bfloat16 rows on AMX tiles. Included by ops.cpp in the table `ops_amx`.
 //
 // A tile multiplies 16 rows by 32 summed elements; its right operand holds pairs of summed elements
 // side by side, which is how blocks store keys and values (ops.h): both are loaded as they lie.
@@ -25,9 +25,6 @@ constexpr int kAmxRows = 2 * kTile;
 constexpr int kChunkBlocks = 8;
 constexpr int kMaxAmxDim = 256;
 static_assert(kBlockTokens == kTileDepth, "a block of values is one tile deep");
-
-// Below this many rows the tiles are too empty to win against dot products.
-constexpr int kMinAmxRows = 4;
 
 struct alignas(64) AmxScratch {
   bf16 queries[kMaxAmxDim / kTileDepth][kAmxRows][kTileDepth];

@@ -29,17 +29,17 @@ void add_rms_norm(int rows, int dim, const T* x, T* residual, const T* weight, f
     for (int i = 0; i < dim; i += kLanes) {
       Vec v = load_vec(x + at + i);
       if (residual != nullptr) {
-        store_vec(residual + at + i, v + load_vec(residual + at + i));
-        v = load_vec(residual + at + i);
+        v = rounded<T>(v + load_vec(residual + at + i));
+        store_vec(residual + at + i, v);
       }
       squares = squares + v * v;
     }
     const float factor = 1.0f / std::sqrt(sum(squares) / static_cast<float>(dim) + eps);
     const T* in = residual != nullptr ? residual : x;
     for (int i = 0; i < dim; i += kLanes) {
-      T rounded[kLanes];  // transformers rounds before the weight is applied
-      store_vec(rounded, load_vec(in + at + i) * factor);
-      store_vec(out + at + i, load_vec(rounded) * load_vec(weight + i));
+      // transformers rounds before the weight is applied
+      const Vec normed = rounded<T>(load_vec(in + at + i) * factor);
+      store_vec(out + at + i, normed * load_vec(weight + i));
     }
   }
 }
@@ -53,9 +53,9 @@ void silu_mul(int rows, int dim, const T* gate_up, T* out) {
       const Vec g = load_vec(gate + i);
       const Vec e = exp_vec(g < 0.0f ? g : -g);  // never overflows
       const Vec sigmoid = (g < 0.0f ? e : splat(1.0f)) / (e + 1.0f);
-      T rounded[kLanes];  // transformers rounds the activation
-      store_vec(rounded, g * sigmoid);
-      store_vec(out + int64_t{row} * dim + i, load_vec(rounded) * load_vec(gate + dim + i));
+      // transformers rounds the activation
+      store_vec(out + int64_t{row} * dim + i,
+                rounded<T>(g * sigmoid) * load_vec(gate + dim + i));
     }
   }
 }
@@ -86,7 +86,7 @@ struct Attender<bf16> {
 
   void operator()(const AttentionShape& shape, const BatchLayout& batch, const LayerKV& kv,
                   const AttentionItem& item, const bf16* queries, bf16* out) {
-    if (!has_tiles(shape) || item.num_rows < kMinAmxRows) {
+    if (!has_tiles(shape)) {
       return attend_item<bf16>(shape, batch, kv, item, queries, out, scratch);
     }
     static thread_local AmxScratch amx;
@@ -101,7 +101,6 @@ struct Attender<bf16> {
   Scratch<bf16> scratch;
   TileState tiles;
 };
-static_assert(kMinAmxRows <= kTileRows, "what tiles leave fits attend_item");
 #endif
 
 template <typename T>
@@ -127,17 +126,12 @@ void attend(const AttentionShape& shape, const BatchLayout& batch, const LayerKV
 template <typename T>
 void sample(int rows, int vocab, const T* logits, const SampleRow* how, bool raw, int32_t* tokens,
             float* logprobs) {
-  // Padding lanes of the last vector never win and weigh nothing.
-  const int padded = (vocab + kLanes - 1) / kLanes * kLanes;
 #pragma omp parallel
   {
     SampleScratch scratch;
 #pragma omp for schedule(dynamic, 1)
     for (int row = 0; row < rows; ++row) {
-      scratch.logits.assign(padded, -1e30f);
-      for (int i = 0; i < vocab; ++i) {
-        scratch.logits[i] = to_float(logits[int64_t{row} * vocab + i]);
-      }
+      load_logits(logits + int64_t{row} * vocab, vocab, &scratch);
       const Drawn drawn = draw(how[row], raw, scratch);
       tokens[row] = drawn.token;
       logprobs[row] = drawn.logprob;

@@ -25,26 +25,48 @@ struct Drawn {
 
 // Scratch of one thread.
 struct SampleScratch {
-  std::vector<float> logits;
+  std::vector<float> logits;      // padded to whole vectors; the padding never wins
+  float top;                      // highest logit
   std::vector<float> weights;     // e^((logit - top) / temperature)
   std::vector<double> chunk_sums;
   std::vector<float> candidates;
 };
 
+// One row of logits as floats, and the highest of them.
+template <typename T>
+void load_logits(const T* logits, int vocab, SampleScratch* s) {
+  s->logits.resize((vocab + kLanes - 1) / kLanes * kLanes, -1e30f);
+  float* out = s->logits.data();
+  Vec top = splat(-std::numeric_limits<float>::infinity());
+  int i = 0;
+  for (; i + kLanes <= vocab; i += kLanes) {
+    const Vec v = load_vec(logits + i);
+    top = max(top, v);
+    store_vec(out + i, v);
+  }
+  s->top = max(top);
+  for (; i < vocab; ++i) {
+    out[i] = to_float(logits[i]);
+    s->top = std::max(s->top, out[i]);
+  }
+}
+
 // weights[i] = e^((logits[i] - top) * inverse_temperature), zero below `cut`; returns their sum.
 inline double weigh(const SampleScratch& in, float top, float inverse_temperature, float cut,
                     std::vector<float>* weights, std::vector<double>* chunk_sums) {
   const int vocab = static_cast<int>(in.logits.size());
+  const float* logits = in.logits.data();
+  float* out = weights->data();
   double total = 0.0;
   chunk_sums->clear();
   for (int start = 0; start < vocab; start += kSumChunk) {
     const int end = std::min(vocab, start + kSumChunk);
     Vec acc = {};
     for (int i = start; i < end; i += kLanes) {
-      const Vec logit = load_vec(in.logits.data() + i);
+      const Vec logit = load_vec(logits + i);
       const Vec e = exp_vec((logit - top) * inverse_temperature);
       const Vec kept = logit >= cut ? e : Vec{};
-      store_vec(weights->data() + i, kept);
+      store_vec(out + i, kept);
       acc = acc + kept;
     }
     double chunk = 0.0;
@@ -107,9 +129,7 @@ inline int32_t inverse_cdf(const SampleScratch& s, double target) {
 
 inline Drawn draw(const SampleRow& how, bool raw, SampleScratch& s) {
   const int vocab = static_cast<int>(s.logits.size());
-  const int top_token = static_cast<int>(
-      std::max_element(s.logits.begin(), s.logits.end()) - s.logits.begin());
-  const float top = s.logits[top_token];
+  const float top = s.top;
   const float none = -std::numeric_limits<float>::infinity();
   s.weights.resize(vocab);
   const auto logprob = [&](int32_t token, float inverse_temperature, double total) {
@@ -118,7 +138,10 @@ inline Drawn draw(const SampleRow& how, bool raw, SampleScratch& s) {
   };
   if (how.temperature == 0.0f) {
     const double total = weigh(s, top, 1.0f, none, &s.weights, &s.chunk_sums);
-    return {top_token, logprob(top_token, 1.0f, total)};
+    const auto first = std::find(s.logits.begin(), s.logits.end(), top);
+    if (first == s.logits.end()) return {0, std::nanf("")};  // a logit is NaN
+    const auto token = static_cast<int32_t>(first - s.logits.begin());
+    return {token, logprob(token, 1.0f, total)};
   }
   const float inverse = 1.0f / how.temperature;
   float cut = none;

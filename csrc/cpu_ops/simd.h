@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
-#if defined(__AVX512BF16__)
+#if defined(__AVX512F__)
 #include <immintrin.h>
 #endif
 
@@ -43,18 +43,45 @@ inline UVec vec_to_bits(Vec v) {
   return bits;
 }
 
+inline Vec widen(HVec half) {
+#if defined(__AVX512F__)  // gcc 12 makes two halves of the conversion below
+  return bits_to_vec(
+      reinterpret_cast<UVec>(_mm512_cvtepu16_epi32(reinterpret_cast<__m256i>(half))) << 16);
+#else
+  return bits_to_vec(__builtin_convertvector(half, UVec) << 16);
+#endif
+}
+
+// To bfloat16, nearest even as torch does. NaN does not occur; the instruction flushes subnormals.
+inline HVec narrow(Vec v) {
+#if defined(__AVX512BF16__)
+  return reinterpret_cast<HVec>(_mm512_cvtneps_pbh(reinterpret_cast<__m512>(v)));
+#else
+  UVec bits = vec_to_bits(v);
+  bits = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+  return __builtin_convertvector(bits, HVec);
+#endif
+}
+
 inline Vec load_vec(const bf16* p) {
   HVec half;
   std::memcpy(&half, p, sizeof half);
-  return bits_to_vec(__builtin_convertvector(half, UVec) << 16);
+  return widen(half);
 }
 
-// Round to nearest even, as torch does. NaN does not occur.
 inline void store_vec(bf16* p, Vec v) {
-  UVec bits = vec_to_bits(v);
-  bits = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-  HVec half = __builtin_convertvector(bits, HVec);
+  const HVec half = narrow(v);
   std::memcpy(p, &half, sizeof half);
+}
+
+// What a store as T and a load give back.
+template <typename T>
+inline Vec rounded(Vec v) {
+  if constexpr (sizeof(T) == sizeof(float)) {
+    return v;
+  } else {
+    return widen(narrow(v));
+  }
 }
 
 inline float to_float(float x) { return x; }
@@ -74,20 +101,29 @@ inline void from_float(float x, bf16* out) {
   out->bits = static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
+inline Vec max(Vec a, Vec b) { return a > b ? a : b; }
+
+// Of all lanes, halves first; the instructions below go through the lanes in the same order.
 inline float sum(Vec v) {
+#if defined(__AVX512F__)
+  return _mm512_reduce_add_ps(reinterpret_cast<__m512>(v));
+#else
   for (int half = kLanes / 2; half > 0; half /= 2) {
     for (int i = 0; i < half; ++i) v[i] += v[i + half];
   }
   return v[0];
+#endif
 }
 
-inline Vec max(Vec a, Vec b) { return a > b ? a : b; }
-
 inline float max(Vec v) {
+#if defined(__AVX512F__)
+  return _mm512_reduce_max_ps(reinterpret_cast<__m512>(v));
+#else
   for (int half = kLanes / 2; half > 0; half /= 2) {
     for (int i = 0; i < half; ++i) v[i] = v[i] > v[i + half] ? v[i] : v[i + half];
   }
   return v[0];
+#endif
 }
 
 // e^x for x <= 0 (softmax, silu): relative error below 2e-7, exactly 0 under -87.3.
