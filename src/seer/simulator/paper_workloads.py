@@ -106,7 +106,7 @@ PAPER_WORKLOADS = {
             sigma_between=1.0,
             sigma_within=0.22,
             kv_share=0.35,
-            slowdown=1.5,
+            slowdown=1.272,
             acceptance_scale=0.77,
         ),
         PaperWorkload(
@@ -122,7 +122,7 @@ PAPER_WORKLOADS = {
             sigma_between=1.12,
             sigma_within=0.20,
             kv_share=0.35,
-            slowdown=1.35,
+            slowdown=1.172,
             acceptance_scale=1.0,
         ),
         PaperWorkload(
@@ -138,7 +138,7 @@ PAPER_WORKLOADS = {
             sigma_between=0.81,
             sigma_within=0.21,
             kv_share=0.25,
-            slowdown=1.55,
+            slowdown=1.431,
             acceptance_scale=0.67,
         ),
     )
