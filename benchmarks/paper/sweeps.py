@@ -9,11 +9,16 @@ that of group_round_robin in the same setting and seed, and draws a picture for 
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
+from unittest.mock import patch
 
 import msgspec
 import numpy as np
 from common import BASELINE, Key, Row, measure, parse_options, ratio_entry, report, simulate_all
 
+from seer.scheduling import seer_policy
+from seer.scheduling.divided_policies import Waiting
+from seer.scheduling.request_buffer import OrderKey
+from seer.scheduling.seer_policy import SeerPolicy
 from seer.simulator.bounds import lower_bounds
 from seer.simulator.experiment import Setting
 from seer.simulator.paper_workloads import PaperWorkload, find_paper_workload
@@ -45,14 +50,14 @@ class Sweep:
         """The rows of one point."""
         chunk_size, variant = 2048, f"{self.name}={value}"
         if self.name == "chunk size":
-            chunk_size, variant = _chunk_size(policy, int(value)), ""
-        elif value == self.base or (self.name == "prior error" and policy == BASELINE):
+            chunk_size, variant = _effective(policy, int(value)), ""
+        elif value == self.base or (self.policies == ("seer",) and policy == BASELINE):
             variant = ""
         return [
             Key(
                 workload=WORKLOAD,
                 policy=policy,
-                chunk_size=chunk_size if policy != "seer" else min(chunk_size, SEER_CHUNK),
+                chunk_size=chunk_size,
                 seed=seed,
                 variant=f"quarter {variant}".strip(),
             )
@@ -60,9 +65,11 @@ class Sweep:
         ]
 
 
-def _chunk_size(policy: str, size: int) -> int:
+def _effective(policy: str, size: int) -> int:
     """Sizes that make no difference are one."""
-    return 2048 if policy == BASELINE else size
+    if policy == BASELINE or (policy == "seer" and size > SEER_CHUNK):
+        return 2048
+    return size
 
 
 SWEEPS = (
@@ -95,6 +102,13 @@ SWEEPS = (
         policies=("seer",),
     ),
     Sweep(
+        name="seer without",
+        title="policy seer",
+        values=("as it is", "skips", "even spread", "upper share", "short probe", "short chunk"),
+        base="as it is",
+        policies=("seer",),
+    ),
+    Sweep(
         name="fault",
         title="one of four instances",
         values=("none", "half as fast", "lost"),
@@ -104,9 +118,35 @@ SWEEPS = (
 )
 
 
+_order_key = SeerPolicy.order_key
+
+
+def _probe_to_its_end(policy: SeerPolicy, request: Waiting) -> OrderKey:
+    """The paper's order of probes: always first, those with least before the others."""
+    group, member = request.request_id.group, request.request_id.member
+    return (0, request.num_generated, 0, 0, group) if not member else _order_key(policy, request)
+
+
+WITHOUT = {
+    "skips": (SeerPolicy, "max_skips", 0),
+    "even spread": (SeerPolicy, "max_spread", None),
+    "upper share": (seer_policy, "UPPER_SHARE", 0.5),
+    "short probe": (SeerPolicy, "order_key", _probe_to_its_end),
+    "short chunk": (seer_policy, "CHUNKS_A_LIMIT", 20),
+}
+"""What takes a part of the policy's place: the paper's way, the median, a chunk of 2048 tokens."""
+
+
 def simulate_point(key: Key) -> Row:
     """Simulate the setting that a key's variant names."""
     name, _, value = key.variant.removeprefix("quarter").strip().partition("=")
+    if name == "seer without":
+        with patch.object(*WITHOUT[value]):
+            return _simulate_point(key, "", "")
+    return _simulate_point(key, name, value)
+
+
+def _simulate_point(key: Key, name: str, value: str) -> Row:
     paper = _changed(_quarter(), name, value)
     setting = Setting(paper.cluster(), paper.workload(key.seed), None)
     faults: tuple[Fault, ...] = ()
