@@ -67,7 +67,7 @@ class Controller:
         self._divided: DividedPolicy | None = None
         if static_policy is None:
             self._static, self._divided = make_policy(config.policy, config.chunk_size)
-        self._placement = self._tighten(config.placement)
+        self._end_game_placement = self._tighten(config.placement)
         self._kv = KVMoves(
             PoolLedger(config.num_host_slots, config.num_disk_slots),
             reserves=self._divided is not None,
@@ -78,7 +78,7 @@ class Controller:
         """Requests that fitted nowhere in the last round, with the length of their chunk."""
 
     def _tighten(self, placement: PlacementConfig) -> PlacementConfig:
-        most = self._divided.max_spread if self._divided is not None else None
+        most = self._divided.end_game_spread if self._divided is not None else None
         if most is None:
             return placement
         return msgspec.structs.replace(placement, max_spread=min(most, placement.max_spread))
@@ -255,7 +255,9 @@ class Controller:
             views = self._kv.views(request, num_tokens, touched)
             if not any(can_admit(view) for view in views):
                 return None
-        return place(self._kv.views(request, num_tokens), self._placement)
+        is_end_game = len(self._buffer) == 1
+        config = self._end_game_placement if is_end_game else self.config.placement
+        return place(self._kv.views(request, num_tokens), config)
 
     def _deal(self, policy: StaticPolicy) -> list[Action]:
         """Give every waiting request, whole, to its instance."""

@@ -42,8 +42,8 @@ class DividedPolicy(Protocol):
         """How many waiting requests that fit nowhere may be passed over in a round."""
 
     @property
-    def max_spread(self) -> int | None:
-        """Tighter bound than `PlacementConfig.max_spread` that the policy needs; None: none."""
+    def end_game_spread(self) -> int | None:
+        """`PlacementConfig.max_spread` once nobody waits, if that is tighter; None: as ever."""
 
     def add_group(self, group: GroupSpec) -> None:
         """A group is submitted."""
@@ -75,7 +75,7 @@ class Divided:
     """
 
     max_skips = 0
-    max_spread: int | None = None
+    end_game_spread: int | None = None
 
     def __init__(self, chunk_size: int | None = None) -> None:
         self._chunk_size = chunk_size

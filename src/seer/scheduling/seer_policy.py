@@ -7,8 +7,8 @@ Three differences from the paper's Algorithm 2, each measured in docs/simulator.
   given its group and what it has, less what it has. A mean would let those wait of whom little is
   known, and one of them turns out to be the longest.
 - A request that fits nowhere is passed over a few times in a round, so that memory left by a long
-  one's reservation is used; and instances are kept at even numbers of requests, so that the last
-  ones, which bound the rollout, all run in small batches.
+  one's reservation is used. Once nobody else waits, instances are kept at even numbers of requests,
+  so that the last ones, which bound the rollout, all run in small batches.
 Chunks are short against the limit: a whole chunk is reserved, and half of it is unused on average.
 """
 
@@ -34,7 +34,7 @@ class SeerPolicy(Divided):
     """Upper quantile of the remaining length first."""
 
     max_skips = 2
-    max_spread = 2
+    end_game_spread = 2
 
     def __init__(self, chunk_size: int | None = None) -> None:
         super().__init__(chunk_size)
