@@ -104,7 +104,7 @@ SWEEPS = (
     Sweep(
         name="seer without",
         title="policy seer",
-        values=("as it is", "skips", "even spread", "upper share", "short probe", "short chunk"),
+        values=("as it is", "skips", "even end", "upper share", "short probe", "short chunk"),
         base="as it is",
         policies=("seer",),
     ),
@@ -129,7 +129,7 @@ def _probe_to_its_end(policy: SeerPolicy, request: Waiting) -> OrderKey:
 
 WITHOUT = {
     "skips": (SeerPolicy, "max_skips", 0),
-    "even spread": (SeerPolicy, "max_spread", None),
+    "even end": (SeerPolicy, "end_game_spread", None),
     "upper share": (seer_policy, "UPPER_SHARE", 0.5),
     "short probe": (SeerPolicy, "order_key", _probe_to_its_end),
     "short chunk": (seer_policy, "CHUNKS_A_LIMIT", 20),
