@@ -118,8 +118,8 @@ class RolloutSettings(Settings, frozen=True, kw_only=True):
     """Settings of `seer rollout`."""
 
     policy: Annotated[
-        str, _help("seer, context_aware, divided, interleaved or group_round_robin")
-    ] = "seer"
+        str, _help("divided, seer, context_aware, interleaved or group_round_robin")
+    ] = "divided"
     out: Annotated[str, _help("directory for the results; must be empty unless resumed")] = (
         "out/rollout"
     )

@@ -19,7 +19,7 @@ class RolloutConfig(msgspec.Struct, frozen=True, kw_only=True):
     engine: EngineSpec
     """Usually ProcessSpec(inner=LocalSpec(model=...)): each instance a process of its own."""
     num_instances: int = 2
-    policy: str = "seer"
+    policy: str = "divided"
     chunk_size: int | None = 128
     """Tokens a chunk; None runs each request in one. Static policies never divide."""
     placement: PlacementConfig = PlacementConfig()
