@@ -3,7 +3,7 @@
 // A tile multiplies 16 rows by 32 summed elements; its right operand holds pairs of summed elements
 // side by side, which is how blocks store keys and values (ops.h): both are loaded as they lie.
 // An item is up to 32 rows, two tiles of them, so that each tile of keys or values serves both.
-// The context is walked in chunks of 8 blocks with the softmax kept online (Milakov and
+// The context is walked in chunks of 4 blocks with the softmax kept online (Milakov and
 // Gimelshein, "Online normalizer calculation for softmax", 2018, algorithm 3), which bounds the
 // scratch. Chunks begin at fixed places and masked tokens weigh exactly zero: a row's result does
 // not depend on the rows beside it.
@@ -22,7 +22,7 @@ namespace {
 constexpr int kTile = 16;      // rows of a tile, and its float columns
 constexpr int kTileDepth = 32;  // summed elements of a bfloat16 tile
 constexpr int kAmxRows = 2 * kTile;
-constexpr int kChunkBlocks = 8;
+constexpr int kChunkBlocks = 4;  // scores and probabilities of a chunk stay in the first cache
 constexpr int kMaxAmxDim = 256;
 static_assert(kBlockTokens == kTileDepth, "a block of values is one tile deep");
 
@@ -161,6 +161,43 @@ void tile_values(const bf16* values, int64_t block_stride, const int32_t* table,
   memory_fence();
 }
 
+// Asks for one head's part of several blocks, a few cache lines at a time between other work. The
+// blocks lie far apart, so that the processor foresees little of it, and it keeps only a dozen or so
+// misses open: a whole block at once would stall what comes next.
+class BlockPrefetch {
+ public:
+  BlockPrefetch(const bf16* head, int64_t block_stride, const int32_t* table, int num_blocks,
+                int dim)
+      : head_(head), block_stride_(block_stride), table_(table), num_blocks_(num_blocks),
+        lines_(dim * kBlockTokens / kLineElements) {}
+
+  // Goes on until `done` of `all` parts have been asked for.
+  void advance(int done, int all) {
+    const int goal = num_blocks_ * lines_ * done / all;
+    while (asked_ < goal) {
+      const int count = std::min(goal - asked_, lines_ - line_);
+      const bf16* from = head_ + *table_ * block_stride_ + line_ * kLineElements;
+      for (int i = 0; i < count; ++i) __builtin_prefetch(from + i * kLineElements, 0, 2);
+      asked_ += count;
+      line_ += count;
+      if (line_ == lines_) {
+        line_ = 0;
+        ++table_;
+      }
+    }
+  }
+
+ private:
+  static constexpr int kLineElements = 64 / sizeof(bf16);
+  const bf16* head_;
+  int64_t block_stride_;
+  const int32_t* table_;
+  int num_blocks_;
+  int lines_;  // of one block
+  int line_ = 0;
+  int asked_ = 0;
+};
+
 // 2^x for x <= 0, relative error below 3e-6: what is rounded to bfloat16 needs no more.
 inline __m512 exp2_vec(__m512 x) {
   const __m512 f = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);  // x - floor(x)
@@ -236,27 +273,30 @@ void attend_tiles(const AttentionShape& shape, const BatchLayout& batch, const L
                   const AttentionItem& item, const bf16* queries, bf16* out, AmxScratch& s) {
   const int dim = shape.head_dim;
   const ItemRows rows_of(shape, batch, item);
-  begin_rows(rows_of, item.num_rows, dim, queries, s);
   const int64_t head_size = int64_t{dim} * kBlockTokens;
   const bf16* keys = static_cast<const bf16*>(kv.kv_base) + item.kv_head * head_size;
   const bf16* values = keys + shape.num_kv_heads * head_size;
   const float factor = shape.scale * 1.44269504088896341f;  // e^x = 2^(x log2 e)
-  for (int start = 0; start < rows_of.num_blocks(); start += kChunkBlocks) {
-    const int blocks = std::min(kChunkBlocks, rows_of.num_blocks() - start);
-    const int32_t* table =
-        batch.block_table + int64_t{item.seq} * batch.table_stride + start;
+  const int32_t* table = batch.block_table + int64_t{item.seq} * batch.table_stride;
+  int blocks = std::min(kChunkBlocks, rows_of.num_blocks());
+  BlockPrefetch(keys, kv.block_stride, table, blocks, dim).advance(1, 1);
+  begin_rows(rows_of, item.num_rows, dim, queries, s);
+  for (int start = 0; start < rows_of.num_blocks(); start += kChunkBlocks, table += kChunkBlocks) {
     for (int b = 0; b < blocks; ++b) {
-      if (start + b + 1 < rows_of.num_blocks()) {
-        prefetch(keys + table[b + 1] * kv.block_stride, head_size);
-      }
       tile_scores<kRowTiles>(keys + table[b] * kv.block_stride, dim, s, s.scores[b]);
     }
+    BlockPrefetch chunk_values(values, kv.block_stride, table, blocks, dim);
     for (int r = 0; r < item.num_rows; ++r) {
+      chunk_values.advance(r + 1, item.num_rows);
       chunk_softmax(r, rows_of.length(r) - start * kBlockTokens, blocks, factor, dim, s);
     }
+    const int next = std::clamp(rows_of.num_blocks() - start - kChunkBlocks, 0, kChunkBlocks);
+    BlockPrefetch next_keys(keys, kv.block_stride, table + kChunkBlocks, next, dim);
     for (int d = 0; d < dim; d += kTileDepth) {
       tile_values<kRowTiles>(values, kv.block_stride, table, blocks, dim, d, s);
+      next_keys.advance(d + kTileDepth, dim);
     }
+    blocks = next;
   }
   for (int r = 0; r < item.num_rows; ++r) {
     const float inverse = 1.0f / s.total[r];

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from seer.engines.local._cpu_ops import supported_isas
-from seer.engines.local.batch import build_batch
+from seer.engines.local.batch import StepBatch, build_batch
 from seer.engines.local.kv_cache import KVCache
 from seer.engines.local.linear import Linear
 from seer.engines.local.model_config import ModelConfig
@@ -29,6 +29,14 @@ class Shape:
 
 
 SHAPES = [Shape(9, 3, 64), Shape(4, 4, 16), Shape(14, 2, 128), Shape(16, 1, 80), Shape(2, 2, 96)]
+LONG_SHAPES = [
+    Shape(9, 3, 64),
+    Shape(3, 3, 32),
+    Shape(20, 1, 128),
+    Shape(4, 2, 256),
+    Shape(2, 1, 288),
+]
+POSITIONS = 512
 
 
 def _config(shape: Shape) -> ModelConfig:
@@ -41,7 +49,7 @@ def _config(shape: Shape) -> ModelConfig:
         num_kv_heads=shape.kv_heads,
         head_dim=shape.dim,
         vocab_size=100,
-        max_context_tokens=256,
+        max_context_tokens=POSITIONS,
         rms_norm_eps=1e-5,
         tied_embeddings=True,
         eos_token_ids=(),
@@ -66,8 +74,21 @@ def _layer(shape: Shape, dtype: torch.dtype, *, with_norms: bool) -> LayerWeight
 
 
 def _rope(dim: int) -> torch.Tensor:
-    angles = torch.arange(256)[:, None] * 10000.0 ** (-torch.arange(dim // 2) / (dim // 2))
+    angles = torch.arange(POSITIONS)[:, None] * 10000.0 ** (-torch.arange(dim // 2) / (dim // 2))
     return torch.stack([angles.cos(), angles.sin()], dim=1).contiguous()
+
+
+def _batch(step: list[tuple[int, int]], tables: list[list[int]]) -> StepBatch:
+    """A step of (first position, rows) a sequence."""
+    sequences = [
+        Rows(token_ids=[0] * n, first_position=first, blocks=tables[i], num_logits=0)
+        for i, (first, n) in enumerate(step)
+    ]
+    return build_batch(sequences, CPU)
+
+
+def _qkv(batch: StepBatch, shape: Shape, dtype: torch.dtype) -> torch.Tensor:
+    return torch.randn(batch.num_rows, (shape.heads + 2 * shape.kv_heads) * shape.dim).to(dtype)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["f32", "bf16"])
@@ -84,17 +105,67 @@ def test_attention_equals_torch(isa: str, shape: Shape, dtype: torch.dtype) -> N
     steps = [[(0, 67), (0, 1), (0, 40)], [(67, 1), (1, 1), (40, 1)], [(68, 9), (2, 70)]]
     tables = [[1, 6, 3, 9], [4, 2, 12], [0, 8]]
     for step in steps:
-        sequences = [
-            Rows(token_ids=[0] * n, first_position=first, blocks=tables[i], num_logits=0)
-            for i, (first, n) in enumerate(step)
-        ]
-        batch = build_batch(sequences, CPU)
-        qkv = torch.randn(batch.num_rows, (shape.heads + 2 * shape.kv_heads) * shape.dim).to(dtype)
+        batch = _batch(step, tables)
+        qkv = _qkv(batch, shape, dtype)
         native.begin(batch)
         plain.begin(batch)
         got = native.attend(1, weights, qkv).float()
         expected = plain.attend(1, weights, qkv.clone()).float()
         assert (got - expected).abs().max() <= TOLERANCE[dtype] * expected.abs().max()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["f32", "bf16"])
+@pytest.mark.parametrize("shape", LONG_SHAPES, ids=str)
+@pytest.mark.parametrize("isa", supported_isas())
+def test_verifying_over_long_contexts_equals_torch(
+    isa: str, shape: Shape, dtype: torch.dtype
+) -> None:
+    """Attention of 1 to 17 tokens a request over ragged contexts of many blocks equals torch's.
+
+    The scores are wide (queries times 8), so that the softmax's maximum moves along the context.
+    """
+    torch.manual_seed(5)
+    config = _config(shape)
+    rope = _rope(shape.dim)
+    native = NativeOps(config, KVCache(config, 40, 32, dtype, CPU), rope, isa)
+    plain = TorchOps(config, KVCache(config, 40, 32, dtype, CPU), rope)
+    weights = _layer(shape, dtype, with_norms=False)
+    tables = [list(range(39, 27, -1)), list(range(1, 20, 2)), list(range(0, 20, 2))]
+    steps = [
+        [(0, 300), (0, 127), (0, 33)],
+        [(300, 8), (127, 2), (33, 4)],
+        [(308, 1), (129, 8), (37, 5)],
+        [(309, 11), (137, 1), (42, 17)],
+    ]
+    for step in steps:
+        batch = _batch(step, tables)
+        qkv = _qkv(batch, shape, dtype)
+        qkv[:, : shape.heads * shape.dim] *= 8
+        native.begin(batch)
+        plain.begin(batch)
+        got = native.attend(1, weights, qkv).float()
+        expected = plain.attend(1, weights, qkv.clone()).float()
+        assert (got - expected).abs().max() <= TOLERANCE[dtype] * expected.abs().max()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["f32", "bf16"])
+@pytest.mark.parametrize("isa", supported_isas())
+def test_a_row_does_not_depend_on_the_rows_beside_it(isa: str, dtype: torch.dtype) -> None:
+    """Tokens attended to together and one by one, alone and in a batch, give the same bits."""
+    torch.manual_seed(6)
+    shape = Shape(9, 3, 64)
+    config = _config(shape)
+    weights = _layer(shape, dtype, with_norms=False)
+    ops = NativeOps(config, KVCache(config, 16, 32, dtype, CPU), _rope(shape.dim), isa)
+    tables = [[3, 1, 4, 15, 9, 2], [6, 5]]
+    together = _batch([(0, 150), (0, 20)], tables)
+    qkv = _qkv(together, shape, dtype)
+    ops.begin(together)
+    expected = ops.attend(0, weights, qkv)
+    for first, rows in ((149, 1), (140, 8), (126, 4), (130, 20)):
+        ops.begin(_batch([(first, rows)], tables))
+        got = ops.attend(0, weights, qkv[first : first + rows].clone())
+        assert torch.equal(got, expected[first : first + rows])
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["f32", "bf16"])
