@@ -1,4 +1,4 @@
-"""Cost of a controller decision: time per event, by policy, requests and instances (measured).
+"""Cost of a controller decision: CPU time per event, by policy, requests and instances (measured).
 
     python benchmarks/micro/controller_events.py [--plot docs/img/decision_time.png]
 
@@ -36,7 +36,7 @@ SIZES = [(2, 1_000), (2, 100_000), (32, 10_000), (32, 100_000), (128, 100_000)]
 POLICIES = ("divided", "context_aware", "seer")
 NUM_INSTANCES = 16
 """Of the sizes that all policies are measured at."""
-NUMS_REQUESTS = (1_000, 3_000, 10_000, 30_000, 100_000)
+NUMS_REQUESTS = (1_000, 10_000, 100_000)
 NUM_EVENTS = 20_000
 INFO = EngineInfo(
     model="made up",
@@ -61,10 +61,10 @@ class Bench:
     times_us: list[float] = field(default_factory=list)
 
     def handle(self, event: Event) -> float:
-        """Time one event, in microseconds, and note what it starts."""
-        begin = time.perf_counter()
+        """Time one event, in microseconds of CPU, and note what it starts."""
+        begin = time.process_time()
         actions = self.controller.handle(event, begin)
-        elapsed = (time.perf_counter() - begin) * 1e6
+        elapsed = (time.process_time() - begin) * 1e6
         self._note(actions)
         return elapsed
 
@@ -139,7 +139,7 @@ def plot(means_us: dict[tuple[str, int], float], path: Path) -> None:
         means = [means_us[policy, count] for count in NUMS_REQUESTS]
         axis.plot(NUMS_REQUESTS, means, marker="o", label=policy)
     axis.set(xscale="log", ylim=0)
-    axis.set(xlabel=f"requests ({NUM_INSTANCES} instances)", ylabel="µs an event, measured")
+    axis.set(xlabel=f"requests ({NUM_INSTANCES} instances)", ylabel="CPU µs an event, measured")
     axis.legend(fontsize="small")
     figure.savefig(path, dpi=80)
 
