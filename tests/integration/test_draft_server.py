@@ -132,6 +132,17 @@ def test_the_server_outlives_nonsense(server: ServerProcess) -> None:
         link.close()
 
 
+def test_nonsense_from_the_other_side_is_a_lost_server(tmp_path: Path) -> None:
+    """Whoever answers with something else is no server of ours."""
+    with zmq.Context() as context, context.socket(zmq.ROUTER) as socket:
+        address = f"ipc://{tmp_path}/socket"
+        socket.bind(address)
+        with _client(address) as client:
+            socket.send_multipart([socket.recv_multipart()[0], b"nonsense"])
+            _wait_for(lambda: client.stats.num_lost > 0)
+            assert client.group_keys == [KEY]
+
+
 def test_an_address_that_cannot_be_served_is_told() -> None:
     """The server's own words are in the error."""
     with pytest.raises(EngineFailure, match="nowhere"):

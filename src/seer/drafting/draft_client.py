@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from seer.drafting.draft_server import DraftLink
 from seer.drafting.group_copy import DraftRequest, GroupCopy
-from seer.drafting.group_store import GroupStore
+from seer.drafting.group_store import MAX_REQUEST, GroupStore
 from seer.drafting.messages import Fetched, GroupKey, TokenUpdate
 from seer.drafting.suffix_tree import (
     Drafts,
@@ -124,14 +124,16 @@ class DraftClient:
         """A request begins to run here, or goes on here after `output_token_ids`.
 
         Raises:
-            InvalidInput: The group is not registered, the request runs here already, or a token is
-                not of the vocabulary.
+            InvalidInput: The group is not registered, the request's number is negative or huge, it
+                runs here already, or a token is not of the vocabulary.
         """
         output = self._as_tokens(output_token_ids)
         with self._lock:
             group = self._group(key)
-            if request in group.open:
-                raise InvalidInput("request", request, "allowed: one that does not run here yet")
+            if not 0 <= request < MAX_REQUEST or request in group.open:
+                raise InvalidInput(
+                    "request", request, "allowed: 0 to 2^62 - 1, one that does not run here yet"
+                )
             return group.start(request, output)
 
     def append(self, running: DraftRequest, prev_num_tokens: int, token_ids: TokenIds) -> int:
@@ -208,7 +210,7 @@ class DraftClient:
         try:
             with self._lock:
                 self._expire()
-                updates, is_all = self._pending()
+                updates = self._pending()
             if updates:
                 self._link.update(updates)
             with self._lock:
@@ -221,8 +223,11 @@ class DraftClient:
                 self._count(num_lost=1)
             raise
         self._take(fetched)
-        self._count_pushed(updates)
-        return is_all and fetched.is_complete and not any(d.behind for d in fetched.deltas)
+        with self._lock:
+            self._count(num_exchanges=1, num_pushed_tokens=_num_tokens(updates))
+            return fetched.is_complete and not any(
+                group.has_pending(self._settings.update_tokens) for group in self._groups.values()
+            )
 
     def _exchange(self) -> None:
         """The thread: exchanges at the period, and at once while a side has more."""
@@ -253,15 +258,15 @@ class DraftClient:
                 del self._groups[key]
                 self._store.drop(key)
 
-    def _pending(self) -> tuple[list[TokenUpdate], bool]:
-        """Updates to push, and whether they are all."""
+    def _pending(self) -> list[TokenUpdate]:
+        """Updates to push."""
         updates: list[TokenUpdate] = []
         room = self._settings.max_push_tokens
         for group in self._groups.values():
             pending = group.pending(self._settings.update_tokens, room)
             updates += pending
             room -= _num_tokens(pending)
-        return updates, room > 0
+        return updates
 
     def _take(self, fetched: Fetched) -> None:
         for delta in fetched.deltas:
@@ -272,8 +277,6 @@ class DraftClient:
                 group.learn(delta.behind)
             for update in delta.updates:
                 self._take_pieces(group, update)
-        with self._lock:
-            self._count(num_exchanges=1)
 
     def _take_pieces(self, group: GroupCopy, update: TokenUpdate) -> None:
         """Piece by piece, so that a step never waits for long."""
@@ -294,10 +297,6 @@ class DraftClient:
                     logger.warning("passed over: %s", error)
                     return
                 self._count(num_pulled_tokens=len(piece.token_bytes) // 4)
-
-    def _count_pushed(self, updates: Iterable[TokenUpdate]) -> None:
-        with self._lock:
-            self._count(num_pushed_tokens=_num_tokens(updates))
 
     def _count(self, **more: int) -> None:
         added = {name: getattr(self._stats, name) + count for name, count in more.items()}

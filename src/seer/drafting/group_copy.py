@@ -9,12 +9,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from seer.drafting.group_store import GroupStore
+from seer.drafting.group_store import MAX_REQUEST, GroupStore
 from seer.drafting.messages import GroupHave, GroupKey, TokenUpdate, pack_tokens, unpack_tokens
 from seer.drafting.suffix_tree import Cursor, SuffixTree
-
-_FIRST_PRIVATE = 2**62
-"""Sequences of the tree from here on are no requests' shared texts."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -52,6 +49,7 @@ class GroupCopy:
     is_at_server: bool = False
     """Whether the server has named this group since the connection was last lost."""
     num_private: int = 0
+    """Sequences of the tree beside the shared texts, numbered from MAX_REQUEST."""
 
     def start(self, request: int, output: NDArray[np.int32]) -> DraftRequest:
         """Make the request one that runs here, with exactly `output` behind it.
@@ -63,7 +61,7 @@ class GroupCopy:
         known = self.store.text(self.key, request)
         sequence = request
         if not np.array_equal(known, output[: len(known)]):
-            sequence = _FIRST_PRIVATE + self.num_private
+            sequence = MAX_REQUEST + self.num_private
             self.num_private += 1
         cursor = self.tree.cursor(sequence)
         made = DraftRequest(
@@ -102,17 +100,18 @@ class GroupCopy:
         if not self.is_at_server:
             return []
         updates = []
-        for request, length in self.store.lengths(self.key).items():
+        for request, due in self._due(update_tokens).items():
             start = self.at_server.get(request, 0)
-            due = max(0, length - start)
-            if request in self.open:
-                due -= due % update_tokens
-            due = min(due, max_tokens)
-            if due:
-                updates.append(self.store.piece(self.key, request, start, start + due))
-                self.at_server[request] = start + due
-                max_tokens -= due
+            stop = start + min(due, max_tokens)
+            if start < stop:
+                updates.append(self.store.piece(self.key, request, start, stop))
+                self.at_server[request] = stop
+                max_tokens -= stop - start
         return updates
+
+    def has_pending(self, update_tokens: int) -> bool:
+        """Whether `pending` would give anything."""
+        return self.is_at_server and bool(self._due(update_tokens))
 
     def take(self, update: TokenUpdate) -> None:
         """Take what another client wrote.
@@ -134,3 +133,14 @@ class GroupCopy:
     def forget_server(self) -> None:
         """The server is away, and may come back empty."""
         self.is_at_server = False
+
+    def _due(self, update_tokens: int) -> dict[int, int]:
+        """Tokens to push of each request that has any."""
+        found = {}
+        for request, length in self.store.lengths(self.key).items():
+            due = max(0, length - self.at_server.get(request, 0))
+            if request in self.open:
+                due -= due % update_tokens
+            if due:
+                found[request] = due
+        return found

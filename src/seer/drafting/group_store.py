@@ -17,7 +17,8 @@ from seer.drafting.messages import GroupDelta, GroupKey, TokenUpdate, unpack_tok
 from seer.errors import InvalidInput
 
 _TOKEN_BYTES = 4
-_MAX_REQUEST = 2**62
+MAX_REQUEST = 2**62
+"""Requests have numbers below this."""
 MAX_VOCAB_SIZE = 2**31
 
 
@@ -82,7 +83,7 @@ class GroupStore:
         before these are missing; nothing has changed then.
         """
         group = self._group(update.key)
-        if not 0 <= update.request < _MAX_REQUEST:
+        if not 0 <= update.request < MAX_REQUEST:
             raise InvalidInput("request", update.request, "allowed: 0 to 2^62 - 1")
         self._check_tokens(update.token_bytes)
         text = group.texts.get(update.request, bytearray())

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import msgspec
 import zmq
 
 from seer.drafting import messages
@@ -31,13 +32,17 @@ class RemoteServer:
         self._send(messages.Update(updates=updates))
 
     def fetch(self, groups: Sequence[GroupHave]) -> Fetched:
-        """Ask for what is new. Raises ConnectionError when no answer comes in time."""
+        """Ask for what is new. Raises ConnectionError when no answer of ours comes in time."""
         self._num_calls += 1
         socket = self._send(messages.Fetch(call=self._num_calls, groups=groups))
-        while socket.poll(int(self._reply_limit_s * 1000)):
-            fetched = messages.decode_fetched(socket.recv())
-            if fetched.call == self._num_calls:
-                return fetched
+        try:
+            while socket.poll(int(self._reply_limit_s * 1000)):
+                fetched = messages.decode_fetched(socket.recv())
+                if fetched.call == self._num_calls:
+                    return fetched
+        except msgspec.DecodeError as error:
+            self._disconnect()
+            raise ConnectionError(f"{self._address} is no draft server: {error}") from error
         self._disconnect()
         raise ConnectionError(f"no answer from {self._address} in {self._reply_limit_s:g} s")
 

@@ -139,6 +139,15 @@ def test_small_messages_carry_everything_in_time() -> None:
     assert reader.sync()
 
 
+def test_what_is_not_due_yet_asks_for_no_further_exchange() -> None:
+    """A running request's last tokens wait for more; all else is settled."""
+    client = _client(DraftServer(vocab_size=100))
+    client.append(client.open(KEY, 0), 0, TEXT[:6])
+    assert not client.sync()  # the server has only just heard of the group
+    assert client.sync()
+    assert client.stats.num_pushed_tokens == 4
+
+
 def test_a_weight_version_is_another_group() -> None:
     """What other weights wrote is not drafted."""
     server = DraftServer(vocab_size=100)
@@ -216,8 +225,9 @@ def test_bad_input_is_named() -> None:
     request = client.open(KEY, 0)
     with pytest.raises(InvalidInput, match="key"):
         client.open(GroupKey(7), 0)
-    with pytest.raises(InvalidInput, match="request"):
-        client.open(KEY, 0)
+    for bad_request in (0, -1, 2**80):  # 0 runs already
+        with pytest.raises(InvalidInput, match="request"):
+            client.open(KEY, bad_request)
     with pytest.raises(InvalidInput, match="prev_num_tokens"):
         client.append(request, 1, [5])
     for bad in ([100], [-1], [2**40], [[1]], [1.5]):
