@@ -204,6 +204,12 @@ class ChunkStats(msgspec.Struct, frozen=True, kw_only=True):
     num_loaded_bytes: int = 0
     num_load_failures: int = 0
     """Pool blocks that were missing, foreign or corrupt."""
+    num_decode_steps: int = 0
+    """Steps that generated a token or more for the chunk."""
+    num_drafted: int = 0
+    """Tokens guessed and verified (speculative decoding)."""
+    num_accepted: int = 0
+    """Those among them that became part of the response."""
 
 
 class InstanceLoad(msgspec.Struct, frozen=True, kw_only=True):

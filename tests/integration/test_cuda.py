@@ -25,11 +25,14 @@ pytestmark = [
 ]
 
 
+@pytest.mark.parametrize("drafting", ["off", "fixed:4"])
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_conformance(check: Check, tmp_path: Path) -> None:
+def test_conformance(check: Check, drafting: str, tmp_path: Path) -> None:
     """The local engine keeps the contract of engines on a GPU too."""
     make_tiny_model("llama", tmp_path)
-    spec = LocalSpec(model=str(tmp_path), dtype="float32", device="cuda", kv_tokens=16 * 32)
+    spec = LocalSpec(
+        model=str(tmp_path), dtype="float32", device="cuda", kv_tokens=16 * 32, drafting=drafting
+    )
     run_check(check, Subject(spec=spec, weights_path=str(tmp_path)))
 
 

@@ -52,11 +52,19 @@ class Run:
 
 @cache
 def _run(
-    policy: str, chunk_size: int | None, num_instances: int, kv_tokens: int = 8192, spread: int = 0
+    policy: str,
+    chunk_size: int | None,
+    num_instances: int,
+    kv_tokens: int = 8192,
+    spread: int = 0,
+    *,
+    drafting: str = "off",
 ) -> Run:
     async def rollout() -> Run:
         config = RolloutConfig(
-            engine=LocalSpec(model=str(model_dir()), dtype="float32", kv_tokens=kv_tokens),
+            engine=LocalSpec(
+                model=str(model_dir()), dtype="float32", kv_tokens=kv_tokens, drafting=drafting
+            ),
             num_instances=num_instances,
             policy=policy,
             chunk_size=chunk_size,
@@ -115,6 +123,25 @@ def test_tokens_are_the_same(policy: str, chunk_size: int | None, num_instances:
     """Any policy, chunk size and number of instances gives the reference's tokens."""
     run = _run(policy, chunk_size, num_instances)
     assert _tolerated_differences(run, _reference()) <= 1
+
+
+@pytest.mark.parametrize(
+    ("drafting", "chunk_size", "num_instances"),
+    [("fixed:4", None, 1), ("fixed:4", 16, 2), ("fixed:8", 64, 2)],
+)
+def test_tokens_are_the_same_with_drafts(
+    drafting: str, chunk_size: int | None, num_instances: int
+) -> None:
+    """Guessed tokens change the number of steps, not the text nor its log-probabilities."""
+    run = _run("divided", chunk_size, num_instances, drafting=drafting)
+    assert 0 < run.metrics.accepted_tokens < run.metrics.drafted_tokens
+    assert run.metrics.acceptance_length > 1
+    reference = _reference()
+    assert reference.metrics.acceptance_length == 1
+    assert _tolerated_differences(run, reference) <= 1
+    same = [key for key in run.texts if run.texts[key] == reference.texts[key]]
+    for key in same:
+        assert np.abs(np.subtract(run.logprobs[key], reference.logprobs[key])).max() <= 1e-4
 
 
 def test_tokens_are_the_same_when_kv_really_moves() -> None:

@@ -4,6 +4,7 @@ The model refuses wrong KV, so a step that goes through is a step on the right K
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -12,6 +13,8 @@ import pytest
 
 from seer.engines.scripted import ScriptedSpec
 from seer.engines.scripted_model import ScriptedModel, scripted_output
+from seer.engines.serving.drafting import Drafter, NoDrafts
+from seer.engines.serving.group_drafter import GroupDrafter
 from seer.engines.serving.step_loop import StepLoop, StepOutput
 from seer.kvpool.pool import PoolConfig, PoolOwner
 from seer.kvpool.slots import slot_bytes
@@ -62,10 +65,47 @@ class _Request:
         return not self.is_running and len(self.output) < len(self.expected)
 
 
+class WildDrafter:
+    """Guesses that are right, partly right, wrong, too long or missing, by chance."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self._expected: dict[RequestId, list[int]] = {}
+        self._lengths: dict[RequestId, int] = {}
+
+    def begin(self, chunk: Chunk) -> None:
+        name = chunk.request_id
+        self._expected[name] = scripted_output(SPEC.shape, 1, chunk.sampling_group, name.member)
+        self._lengths[name] = len(chunk.output_token_ids)
+
+    def draft(self, request_ids: Sequence[RequestId], max_tokens: Sequence[int]) -> list[list[int]]:
+        assert len(request_ids) == len(max_tokens)
+        return [self._guess(name) for name in request_ids]
+
+    def extend(self, request_id: RequestId, token_ids: Sequence[int]) -> None:
+        start = self._lengths[request_id]
+        end = self._lengths[request_id] = start + len(token_ids)
+        assert list(token_ids) == self._expected[request_id][start:end]
+
+    def end(self, request_id: RequestId) -> None:
+        del self._lengths[request_id]
+
+    def drop_group(self, group: int) -> None:
+        """Nothing is kept for groups."""
+
+    def _guess(self, name: RequestId) -> list[int]:
+        length = self._random.choice([0, 0, 1, 3, 8, 60])
+        guess = self._expected[name][self._lengths[name] :][:length]
+        guess += [0, 7, 7] * (length // 3)
+        if guess and self._random.random() < 0.6:
+            guess[self._random.randrange(len(guess))] += 1
+        return guess
+
+
 class Play:
     """Two instances, a pool, and requests whose texts are known."""
 
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, drafters: Sequence[Drafter]) -> None:
         self._random = random
         info = SPEC.describe()
         num_slots = NUM_PLACES * SLOTS_PER_OBJECT
@@ -78,8 +118,9 @@ class Play:
                 info,
                 SPEC.prefill_tokens_per_step,
                 self._pool.address,
+                drafter,
             )
-            for _ in range(NUM_INSTANCES)
+            for drafter in drafters
         ]
         self._requests = {
             RequestId(group, member): _Request(scripted_output(SPEC.shape, 1, group, member))
@@ -199,16 +240,39 @@ class Play:
             self.seen["loaded"] += result.stats.num_loaded_tokens > 0
             self.seen["refused"] += result.stats.num_load_failures > 0
             self.seen["recomputed"] += result.stats.num_output_prefilled > 0
+            stats = result.stats
+            self.seen["accepted"] += stats.num_accepted > 0
+            self.seen["refused a guess"] += stats.num_accepted < stats.num_drafted
+            self.seen["long step"] += stats.num_decode_steps < len(result.token_ids)
+            gained = len(result.token_ids)
+            assert stats.num_accepted <= gained <= stats.num_accepted + stats.num_decode_steps
 
 
+MISHAPS = ("preempted", "loaded", "refused", "recomputed")
+DRAFTED = ("accepted", "refused a guess", "long step")
+
+
+@pytest.mark.parametrize("drafting", ["off", "wild", "group"])
 @pytest.mark.parametrize("seed", range(8))
-def test_texts_and_blocks_hold(seed: int) -> None:
-    """Whatever happens, texts are those foretold, KV is right and no block is lost."""
+def test_texts_and_blocks_hold(seed: int, drafting: str) -> None:
+    """Whatever happens and is guessed, texts are those foretold, KV is right, no block is lost."""
     seen: Counter[str] = Counter()
     for i in range(8):
-        play = Play(Random(1000 * seed + i))
+        random = Random(1000 * seed + i)
+        play = Play(random, [_drafter(drafting, random) for _ in range(NUM_INSTANCES)])
         for _ in range(NUM_ACTS):
             play.act()
         play.finish()
         seen += play.seen
-    assert all(seen[what] for what in ("preempted", "loaded", "refused", "recomputed"))
+    assert all(seen[what] for what in MISHAPS)
+    assert all(seen[what] for what in DRAFTED) == (drafting == "wild")
+
+
+def _drafter(drafting: str, random: Random) -> Drafter:
+    match drafting:
+        case "wild":
+            return WildDrafter(random)
+        case "group":
+            return GroupDrafter(8)
+        case _:
+            return NoDrafts()

@@ -4,6 +4,8 @@ Policies take turns within each repeat, so that a slow minute of the machine fal
 Each rollout has instances of its own: none inherits KV, memory or restarts from the one before.
 """
 
+import itertools
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -37,21 +39,26 @@ def run_bench(settings: BenchSettings) -> None:
     reference: Texts | None = None
     first_throughput = 0.0
     for repeat in range(settings.repeats):
-        for policy in settings.policy_names:
+        for policy, drafting in itertools.product(settings.policy_names, settings.draftings):
             prompts = job.prompts
             if policy == ORACLE and reference is not None:
                 prompts = _with_lengths(job, reference)
-            metrics, texts = _measure(job, policy, repeat, prompts)
+            drafted_job = _with_drafting(job, drafting)
+            metrics, texts = _measure(drafted_job, policy, repeat, prompts)
             reference = reference or texts
-            if policy == settings.policy_names[0]:
+            if (policy, drafting) == (settings.policy_names[0], settings.draftings[0]):
                 first_throughput = metrics.throughput_tokens_per_s
-            row = _row(job, policy, repeat, metrics, first_throughput)
+            row = _row(drafted_job, policy, repeat, metrics, first_throughput)
             num_different = sum(texts[key] != reference[key] for key in reference)
             rows.append(msgspec.structs.replace(row, differing_requests=num_different))
             _append_json(output, rows[-1])
     console = Console(highlight=False)
     console.print(bench_table(rows), width=max(console.width, TABLE_WIDTH))
     console.print(difference_note(rows, job.num_requests), soft_wrap=True)
+
+
+def _with_drafting(job: Job, drafting: str) -> Job:
+    return replace(job, spec=msgspec.structs.replace(job.spec, drafting=drafting))
 
 
 def _with_lengths(job: Job, texts: Texts) -> tuple[PromptItem, ...]:
@@ -75,7 +82,7 @@ def _measure(
         for each in group.completions:
             texts[group.prompt_id, each.member] = each.output_token_ids
 
-    tell(f"repeat {repeat + 1}, {policy}")
+    tell(f"repeat {repeat + 1}, {policy}, drafting {job.spec.drafting}")
     return run_interruptible(generate(job, policy, prompts, None, keep)), texts
 
 
@@ -84,6 +91,7 @@ def _row(
 ) -> BenchRow:
     return BenchRow(
         policy=policy,
+        drafting=job.spec.drafting,
         repeat=repeat,
         throughput_tokens_per_s=metrics.throughput_tokens_per_s,
         total_time_s=metrics.total_time_s,
@@ -93,6 +101,9 @@ def _row(
         reprefilled_tokens=metrics.reprefilled_tokens,
         kv_bytes_moved=metrics.kv_bytes_moved,
         mean_running=metrics.mean_running,
+        acceptance_length=metrics.acceptance_length,
+        drafted_tokens=metrics.drafted_tokens,
+        accepted_tokens=metrics.accepted_tokens,
         ratio_to_first=metrics.throughput_tokens_per_s / first_throughput,
         differing_requests=0,
         seed=job.settings.seed,

@@ -14,6 +14,7 @@ class BenchRow(msgspec.Struct, frozen=True, kw_only=True):
     """One rollout of one policy."""
 
     policy: str
+    drafting: str
     repeat: int
     throughput_tokens_per_s: float
     total_time_s: float
@@ -23,8 +24,12 @@ class BenchRow(msgspec.Struct, frozen=True, kw_only=True):
     reprefilled_tokens: int
     kv_bytes_moved: int
     mean_running: float
+    acceptance_length: float
+    """Tokens a request gained by a decode step, bonus token included."""
+    drafted_tokens: int
+    accepted_tokens: int
     ratio_to_first: float
-    """Throughput over that of the first policy in the same repeat."""
+    """Throughput over that of the first policy and drafting in the same repeat."""
     differing_requests: int
     """Responses that are not those of the very first rollout."""
     seed: int
@@ -34,14 +39,21 @@ class BenchRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def bench_table(rows: Sequence[BenchRow]) -> Table:
-    """Mean and range over the repeats, a column a policy, in the order measured; in Markdown."""
+    """Mean and range over the repeats, a column a policy, in the order measured; in Markdown.
+
+    Policies run with several kinds of drafting have a column for each.
+    """
     table = Table(box=MARKDOWN)
     table.add_column("mean (range)")
-    policies = list(dict.fromkeys(row.policy for row in rows))
-    for policy in policies:
-        table.add_column(policy, justify="right")
+    columns: dict[tuple[str, str], list[BenchRow]] = {}
+    for row in rows:
+        columns.setdefault((row.policy, row.drafting), []).append(row)
+    is_one_drafting = len({row.drafting for row in rows}) == 1
+    for policy, drafting in columns:
+        title = policy if is_one_drafting else f"{policy}, {drafting}"
+        table.add_column(title, justify="right")
     for name, value in MEASURES:
-        cells = [[value(row) for row in rows if row.policy == policy] for policy in policies]
+        cells = [[value(row) for row in column] for column in columns.values()]
         table.add_row(name, *map(spread, cells))
     return table
 
@@ -73,6 +85,7 @@ MEASURES: tuple[tuple[str, Callable[[BenchRow], float]], ...] = (
     ("tokens re-prefilled", lambda row: row.reprefilled_tokens),
     ("KV moved MB", lambda row: row.kv_bytes_moved / 1e6),
     ("chunks in flight", lambda row: row.mean_running),
+    ("tokens a step", lambda row: row.acceptance_length),
 )
 
 

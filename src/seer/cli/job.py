@@ -124,6 +124,7 @@ def _engine_spec(settings: Settings) -> LocalSpec:
         kv_tokens=settings.kv_tokens,
         max_running_requests=settings.max_running,
         logprobs=settings.logprobs,
+        drafting=settings.draftings[0],
     )
     return msgspec.structs.replace(spec, model=model_dir(settings.model))
 

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from seer.engines.serving.drafting import OFF, draft_length
 from seer.errors import InvalidInput
 from seer.types import SamplingParams
 
@@ -61,6 +62,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     instances: Annotated[int, _help("model instances, each a process")] = 2
     kv_tokens: Annotated[int, _help("tokens of KV that one instance holds")] = 8192
     max_running: Annotated[int, _help("requests that one instance runs at once")] = 32
+    drafting: Annotated[
+        str, _help("speculative decoding: off, or fixed:N to verify up to N guesses a step")
+    ] = OFF
     chunk_size: Annotated[
         int, _help("tokens a request generates before it is placed anew; 0 is all of them")
     ] = 32
@@ -87,6 +91,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             value = getattr(self, name)
             if value is not None and value < least:
                 raise InvalidInput(name, value, f"allowed: an integer >= {least}")
+        for drafting in self.draftings:
+            draft_length(drafting)
         if self.pool_disk_bytes > 0 and self.pool_bytes == 0:
             raise InvalidInput(
                 "pool_disk_bytes",
@@ -98,6 +104,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def policy_names(self) -> list[str]:
         """The policies that the command runs."""
         raise NotImplementedError
+
+    @property
+    def draftings(self) -> list[str]:
+        """The kinds of drafting that the command runs."""
+        return [self.drafting]
 
     @property
     def sampling(self) -> SamplingParams:
@@ -146,6 +157,9 @@ class BenchSettings(Settings, frozen=True, kw_only=True):
     policies: Annotated[str, _help("policies to compare, by commas; the first is the baseline")] = (
         "group_round_robin,interleaved,divided,seer"
     )
+    drafting: Annotated[
+        str, _help("off or fixed:N, or several by commas, each run with every policy")
+    ] = OFF
     repeats: Annotated[int, _help("rollouts of each policy")] = 3
     json: Annotated[str | None, _help("file for one JSON row a policy and repeat")] = None
 
@@ -156,6 +170,8 @@ class BenchSettings(Settings, frozen=True, kw_only=True):
         names = self.policy_names
         if not all(names) or len(set(names)) != len(names):
             raise InvalidInput("policies", self.policies, "allowed: different names by commas")
+        if len(set(self.draftings)) != len(self.draftings):
+            raise InvalidInput("drafting", self.drafting, "allowed: different values by commas")
         if names[0] == ORACLE:
             allowed = "allowed: oracle after another policy, whose lengths it takes"
             raise InvalidInput("policies", self.policies, allowed)
@@ -164,3 +180,8 @@ class BenchSettings(Settings, frozen=True, kw_only=True):
     def policy_names(self) -> list[str]:
         """The policies in the order given."""
         return [name.strip() for name in self.policies.split(",")]
+
+    @property
+    def draftings(self) -> list[str]:
+        """The kinds of drafting in the order given."""
+        return [name.strip() for name in self.drafting.split(",")]

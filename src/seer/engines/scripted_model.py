@@ -15,7 +15,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from seer.engines.keyed import mix64, uniforms, uniforms_batch
+from seer.engines.keyed import mix64, uniforms
+from seer.engines.serving.draw_places import DrawPlaces, draw_places
 from seer.engines.serving.step_model import BlockMemory, Draws
 from seer.engines.serving.step_plan import Planned
 from seer.errors import EngineFailure, InvalidInput
@@ -79,7 +80,7 @@ class ScriptedModel:
             time.sleep(self._shape.step_time_s)
         for item in planned:
             self._feed(item)
-        return self._draw([item for item in planned if item.samples])
+        return self._draw(draw_places(planned))
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """Text of tokens."""
@@ -87,8 +88,9 @@ class ScriptedModel:
 
     def _feed(self, item: Planned) -> None:
         rows = item.rows
-        start, end = rows.first_position, rows.first_position + len(rows.token_ids)
-        words = kv_words(item.run.token_ids[:end], self._shape.kv_words, self._weights)
+        start = rows.first_position
+        tokens = [*item.run.token_ids[:start], *rows.token_ids]
+        words = kv_words(tokens, self._shape.kv_words, self._weights)
         held = self._memory.gather(rows.blocks, start)
         wrong = np.flatnonzero((held != words[:start]).any(axis=1))
         if wrong.size:
@@ -96,21 +98,14 @@ class ScriptedModel:
             raise EngineFailure(f"request {name}: wrong KV at position {wrong[0]} of {start}")
         self._memory.scatter(rows.blocks, start, words[start:])
 
-    def _draw(self, items: Sequence[Planned]) -> Draws:
-        chunks = [item.run.chunk for item in items]
-        positions = [len(i.run.token_ids) - i.run.num_prompt for i in items]
-        numbers = uniforms_batch(
-            np.array([c.sampling.seed for c in chunks], dtype=np.int64),
-            np.array([c.sampling_group for c in chunks], dtype=np.int64),
-            np.array([c.request_id.member for c in chunks], dtype=np.int64),
-            np.array(positions, dtype=np.int64),
-        )
+    def _draw(self, places: DrawPlaces) -> Draws:
+        numbers = places.uniforms()
         tokens = _tokens(numbers, self._shape.vocab_size).tolist()
-        for i, chunk in enumerate(chunks):
+        for i, chunk in enumerate(places.chunks):
             length = scripted_length(
                 self._shape, chunk.sampling.seed, chunk.sampling_group, chunk.request_id.member
             )
-            if positions[i] == length - 1:
+            if places.positions[i] == length - 1:
                 tokens[i] = EOS_TOKEN_ID
         return Draws(token_ids=tokens, logprobs=(-numbers).tolist())
 

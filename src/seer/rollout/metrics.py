@@ -56,6 +56,13 @@ class RolloutMetrics(msgspec.Struct, frozen=True, kw_only=True):
     instances_lost: int
     load_failures: int
     """Pool blocks that were missing, foreign or corrupt."""
+    drafted_tokens: int
+    """Tokens guessed and verified by speculative decoding."""
+    accepted_tokens: int
+    """Those among them that became part of a response."""
+    acceptance_length: float
+    """Tokens a request gained by a decode step, the one beyond its draft (bonus token) included: 1
+    without drafting, 0 where no engine counted its steps."""
 
 
 @dataclass(slots=True)
@@ -86,6 +93,11 @@ class _Totals:
     chunks: int = 0
     lost: int = 0
     load_failures: int = 0
+    drafted: int = 0
+    accepted: int = 0
+    decode_steps: int = 0
+    stepped_tokens: int = 0
+    """Output tokens of chunks whose decode steps were counted."""
 
 
 @dataclass(slots=True)
@@ -140,6 +152,9 @@ class MetricsBuilder:
             num_chunks=totals.chunks,
             instances_lost=totals.lost,
             load_failures=totals.load_failures,
+            drafted_tokens=totals.drafted,
+            accepted_tokens=totals.accepted,
+            acceptance_length=_ratio(totals.stepped_tokens, totals.decode_steps),
         )
 
     def _advance(self, t: float) -> None:
@@ -182,6 +197,10 @@ class MetricsBuilder:
         totals.output_prefilled += stats.num_output_prefilled
         totals.bytes_moved += stats.num_loaded_bytes
         totals.load_failures += stats.num_load_failures
+        totals.drafted += stats.num_drafted
+        totals.accepted += stats.num_accepted
+        totals.decode_steps += stats.num_decode_steps
+        totals.stepped_tokens += event.num_tokens if stats.num_decode_steps else 0
         if stats.num_prompt_prefilled:
             self._count_prompt(event)
 
@@ -234,5 +253,5 @@ def _tail_s(the_round: _Round, now: float) -> float:
     return now - the_round.finish_times[needed - 1]
 
 
-def _ratio(amount: float, time_s: float) -> float:
-    return amount / time_s if time_s > 0 else 0.0
+def _ratio(amount: float, per: float) -> float:
+    return amount / per if per > 0 else 0.0

@@ -62,6 +62,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         (["--dtype", "float16"], "dtype: got 'float16'; allowed"),
         (["--device", "tpu"], "device: got 'tpu'; allowed"),
         (["--logprobs", "none"], "logprobs: got 'none'; allowed: one of raw, processed"),
+        (["--drafting", "fixed:33"], "drafting: got 'fixed:33'; allowed"),
         (["--format", "csv"], "format: got 'csv'; allowed"),
         (["--group-size", "many"], "group_size: got 'many'; allowed: a whole number"),
         (["--frobnicate"], "frobnicate"),
@@ -184,6 +185,8 @@ def test_unwritable_out_directory(
     [
         (["--policies", "divided,fastest"], "policy: got 'fastest'"),
         (["--policies", "divided,divided"], "policies: got"),
+        (["--drafting", "off,off"], "drafting: got 'off,off'"),
+        (["--drafting", "off,4"], "drafting: got '4'"),
         (["--repeats", "0"], "repeats: got 0"),
         (["--json", "/proc/none/rows.jsonl"], "json: got"),
     ],

@@ -10,6 +10,7 @@ from seer.cli.machine import this_machine
 
 ROW = BenchRow(
     policy="divided",
+    drafting="off",
     repeat=0,
     throughput_tokens_per_s=150.0,
     total_time_s=10.0,
@@ -19,6 +20,9 @@ ROW = BenchRow(
     reprefilled_tokens=0,
     kv_bytes_moved=2_000_000,
     mean_running=12.5,
+    acceptance_length=1.0,
+    drafted_tokens=0,
+    accepted_tokens=0,
     ratio_to_first=1.5,
     differing_requests=0,
     seed=0,
@@ -43,6 +47,16 @@ def test_table_has_a_column_a_policy_in_the_order_measured() -> None:
     text = output.getvalue()
     assert text.index("group_round_robin") < text.index("divided")
     assert "1.50" in text
+
+
+def test_table_has_a_column_for_each_kind_of_drafting() -> None:
+    """One policy with and without drafts is two columns."""
+    drafted = msgspec.structs.replace(ROW, drafting="fixed:4", acceptance_length=2.25)
+    output = io.StringIO()
+    Console(file=output, width=120).print(bench_table([ROW, drafted]))
+    text = output.getvalue()
+    assert text.index("divided, off") < text.index("divided, fixed:4")
+    assert "2.25" in text
 
 
 def test_difference_note_counts_the_worst_rollout() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from seer.engines.scripted import ScriptedSpec
@@ -20,10 +21,12 @@ def subject(tmp_path: Path) -> Subject:
     return Subject(spec=SPEC, weights_path=str(tmp_path))
 
 
+@pytest.mark.parametrize("drafting", ["off", "fixed:4"])
 @pytest.mark.parametrize("check", CHECKS)
-def test_conformance(check: Check, subject: Subject) -> None:
-    """The engine keeps the contract of engines."""
-    run_check(check, subject)
+def test_conformance(check: Check, drafting: str, tmp_path: Path) -> None:
+    """The engine keeps the contract of engines, with drafts as without."""
+    spec = msgspec.structs.replace(SPEC, drafting=drafting)
+    run_check(check, Subject(spec=spec, weights_path=str(tmp_path)))
 
 
 def test_texts_can_be_foretold(subject: Subject) -> None:
@@ -80,9 +83,10 @@ def test_launch_failure() -> None:
         {"kv_bytes_per_token": 12},
         {"min_length": 9, "max_length": 8},
         {"step_time_s": float("nan")},
+        {"drafting": "fixed:0"},
     ],
 )
-def test_bad_settings(settings: dict[str, float]) -> None:
+def test_bad_settings(settings: dict[str, float | str]) -> None:
     """Impossible sizes are refused by name."""
     with pytest.raises(InvalidInput, match=list(settings)[-1]):
         ScriptedSpec(**settings)

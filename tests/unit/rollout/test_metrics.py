@@ -217,3 +217,20 @@ def test_metrics_can_be_asked_for_at_any_time() -> None:
     builder.add(_record(2.0, _ended(RequestId(0, 0), 8), *_finish(0, 0)))
     assert builder.result().throughput_tokens_per_s == pytest.approx(4.0)
     assert builder.result().num_chunks == 1
+
+
+def test_acceptance_length_is_tokens_a_step_of_chunks_that_counted_them() -> None:
+    """Drafted and accepted tokens add up; chunks of engines that count no steps say nothing."""
+    drafted = ChunkStats(num_decode_steps=4, num_drafted=12, num_accepted=6)
+    plain = ChunkStats(num_decode_steps=2)
+    metrics = metrics_of(
+        [
+            _submit(0, 0, 3),
+            _record(1, _ended(RequestId(0, 0), 10, stats=drafted), *_finish(0, 0)),
+            _record(2, _ended(RequestId(0, 1), 2, stats=plain), *_finish(0, 1)),
+            _record(3, _ended(RequestId(0, 2), 50), *_finish(0, 2, is_last=True)),
+        ]
+    )
+    assert (metrics.drafted_tokens, metrics.accepted_tokens) == (12, 6)
+    assert metrics.acceptance_length == 2
+    assert _one_chunk(ChunkStats()).acceptance_length == 0

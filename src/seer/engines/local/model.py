@@ -2,10 +2,8 @@
 
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 
-from seer.engines.keyed import uniforms_batch
 from seer.engines.local.batch import build_batch
 from seer.engines.local.cuda_graphs import GraphedDecoder
 from seer.engines.local.decoder import Decoder
@@ -16,6 +14,7 @@ from seer.engines.local.rotary import rope_table
 from seer.engines.local.sampling import sample_params
 from seer.engines.local.spec import BLOCK_TOKENS, LocalSpec
 from seer.engines.local.weights import load_weights
+from seer.engines.serving.draw_places import draw_places
 from seer.engines.serving.step_model import Draws
 from seer.engines.serving.step_plan import Planned
 from seer.rollout.engine import Tokenizer
@@ -68,19 +67,12 @@ class LoadedModel:
 
     @torch.inference_mode()
     def step(self, planned: Sequence[Planned]) -> Draws:
-        """Feed all rows; draw one token for each sequence that asks for logits, in order."""
+        """Feed all rows; draw one token after each row that asks for logits, in order."""
         logits = self._forward(build_batch([p.rows for p in planned], self._device))
-        sampling = [p.run for p in planned if p.samples]
-        if not sampling:
+        places = draw_places(planned)
+        if not places.chunks:
             return Draws(token_ids=[], logprobs=[])
-        chunks = [run.chunk for run in sampling]
-        uniforms = uniforms_batch(
-            np.array([c.sampling.seed for c in chunks], dtype=np.int64),
-            np.array([c.sampling_group for c in chunks], dtype=np.int64),
-            np.array([c.request_id.member for c in chunks], dtype=np.int64),
-            np.array([len(r.token_ids) - r.num_prompt for r in sampling], dtype=np.int64),
-        )
-        params = sample_params(
-            [c.sampling for c in chunks], uniforms, raw=self._spec.logprobs == "raw"
-        )
+        sampling = [chunk.sampling for chunk in places.chunks]
+        raw = self._spec.logprobs == "raw"
+        params = sample_params(sampling, places.uniforms(), raw=raw)
         return self._ops.sample(logits, params)

@@ -6,6 +6,7 @@ from typing import Literal
 import msgspec
 
 from seer.engines.local.model_config import ModelConfig, read_model_config
+from seer.engines.serving.drafting import OFF, draft_length
 from seer.engines.serving.engine import StepEngine
 from seer.errors import InvalidInput
 from seer.rollout.engine import Engine, Tokenizer
@@ -32,6 +33,8 @@ class LocalSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """Chunked prefill: prompt tokens computed beside the decoding requests of one step."""
     logprobs: Literal["raw", "processed"] = "processed"
     """Log-probabilities before or after temperature and filters (vLLM's terms)."""
+    drafting: str = OFF
+    """Speculative decoding: `off`, or `fixed:N` to verify up to N guessed tokens a step."""
 
     def __post_init__(self) -> None:
         if self.dtype not in DTYPE_BYTES:
@@ -45,6 +48,7 @@ class LocalSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
                 raise InvalidInput(field, getattr(self, field), "allowed: an integer >= 1")
         if self.logprobs not in ("raw", "processed"):
             raise InvalidInput("logprobs", self.logprobs, "allowed: raw, processed")
+        draft_length(self.drafting)
 
     def describe(self) -> EngineInfo:
         """Sizes and limits from config.json. Raises InvalidInput on a bad model directory."""
@@ -74,6 +78,7 @@ class LocalSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             setup,
             partial(LoadedModel, self, len(setup.cpus)),
             self.prefill_tokens_per_step,
+            self.drafting,
         )
 
     def _block_bytes(self, config: ModelConfig) -> int:

@@ -1,5 +1,6 @@
 """One chunk in an engine, from its arrival to its end."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 
 from seer.engines.serving.kv_objects import RequestKV
@@ -20,6 +21,19 @@ class Costs:
     num_loaded_tokens: int = 0
     num_loaded_bytes: int = 0
     num_load_failures: int = 0
+    num_decode_steps: int = 0
+    num_drafted: int = 0
+    num_accepted: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """What a step came to for a chunk."""
+
+    count: int
+    """Tokens appended."""
+    end: ChunkEnd | None
+    """Why the chunk ends, if it does."""
 
 
 @dataclass(slots=True)
@@ -52,6 +66,25 @@ class ChunkRun:
         if self.stop.stops(self.token_ids, self.num_prompt):
             return ChunkEnd.STOP
         return ChunkEnd.LENGTH if self.num_generated == self.chunk.max_tokens else None
+
+    def take(self, draft: Sequence[int], drawn: Sequence[int], logprobs: Sequence[float]) -> Taken:
+        """Append what a step has drawn, one token after the other, as without a draft.
+
+        `drawn[i]` was drawn after `draft[:i]`, so it counts as long as the draft has been right:
+        up to the first wrong guess, whose place the drawn token takes, or to the end of the chunk.
+        """
+        end: ChunkEnd | None = None
+        count = 0
+        for token_id, logprob in zip(drawn, logprobs, strict=True):
+            end = self.append(token_id, logprob)
+            count += 1
+            is_guessed = count <= len(draft) and draft[count - 1] == token_id
+            self.costs.num_accepted += is_guessed
+            if end is not None or not is_guessed:
+                break
+        self.costs.num_decode_steps += 1
+        self.costs.num_drafted += len(draft)
+        return Taken(count=count, end=end)
 
     def take_progress(self) -> ChunkProgress | None:
         """Tokens not reported yet, once enough have come together."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self, TypeVar
 
+from seer.engines.serving.group_drafter import make_drafter
 from seer.engines.serving.step_loop import StepLoop, StepOutput
 from seer.engines.serving.step_model import StepModel
 from seer.errors import EngineFailure, InstanceLost, SeerError
@@ -65,15 +66,16 @@ class StepEngine:
         setup: InstanceSetup,
         make_model: Callable[[], StepModel],
         prefill_tokens_per_step: int,
+        drafting: str,
     ) -> Self:
-        """Make the model on the step thread and start stepping.
+        """Make the model on the step thread and start stepping; `drafting` as in `drafting.py`.
 
         Raises what `make_model` raises of SeerError.
         """
         engine = cls(info, setup)
         engine._thread.start()
         try:
-            await engine._ask(partial(engine._build, make_model, prefill_tokens_per_step))
+            await engine._ask(partial(engine._build, make_model, prefill_tokens_per_step, drafting))
         except SeerError:
             await engine.close()
             raise
@@ -167,9 +169,16 @@ class StepEngine:
             self._commands.get()()
             is_idle = False
 
-    def _build(self, make_model: Callable[[], StepModel], prefill_tokens_per_step: int) -> None:
-        model = make_model()
-        self._steps = StepLoop(model, self._info, prefill_tokens_per_step, self._setup.pool)
+    def _build(
+        self, make_model: Callable[[], StepModel], prefill_tokens_per_step: int, drafting: str
+    ) -> None:
+        self._steps = StepLoop(
+            make_model(),
+            self._info,
+            prefill_tokens_per_step,
+            self._setup.pool,
+            make_drafter(drafting),
+        )
 
     def _need_steps(self) -> StepLoop:
         assert self._steps is not None  # noqa: S101 - built before `start` returned

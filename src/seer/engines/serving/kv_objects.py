@@ -116,6 +116,17 @@ class KVObjects:
         kv.blocks += self._allocator.allocate(missing)
         return True
 
+    def spare_tokens(self, kv: RequestKV) -> int:
+        """Tokens that `kv` could cover with its own blocks and those that are free now."""
+        shared = kv.prompt.num_tokens // self._block_tokens
+        return (shared + len(kv.blocks) + self._allocator.num_free) * self._block_tokens
+
+    def shrink(self, kv: RequestKV) -> None:
+        """Free own blocks behind what is filled: KV of tokens that were not kept."""
+        own = self._ceil(kv.filled) - kv.prompt.num_tokens // self._block_tokens
+        self._allocator.free(kv.blocks[own:])
+        del kv.blocks[own:]
+
     def drop(self, key: KVKey) -> None:
         """Free an object (a prompt in use: when its last user has gone). Ignores unknown keys."""
         if key.member is not None:

@@ -7,6 +7,7 @@ its one thread and delivers what `step` returns.
 from dataclasses import dataclass, field
 
 from seer.engines.serving.chunk_run import ChunkRun
+from seer.engines.serving.drafting import MAX_DRAFT_TOKENS, Drafter
 from seer.engines.serving.kv_objects import KVObjects
 from seer.engines.serving.pool_io import PoolIO
 from seer.engines.serving.step_model import StepModel
@@ -47,8 +48,11 @@ class StepLoop:
         info: EngineInfo,
         prefill_tokens_per_step: int,
         pool: PoolAddress | None,
+        drafter: Drafter,
     ) -> None:
         self._model = model
+        self._drafter = drafter
+        self._max_context = info.max_context_tokens
         self._pool = PoolClient.open(pool) if pool is not None else None
         self._block_tokens = info.block_size
         self._objects = KVObjects(model.memory, info.block_size)
@@ -75,6 +79,7 @@ class StepLoop:
         stop = StopCheck(chunk.sampling, self._model.eos_token_ids, self._model.decode)
         tokens = chunk.prompt_token_ids + chunk.output_token_ids
         self._planner.add(ChunkRun(chunk=chunk, stop=stop, token_ids=tokens))
+        self._drafter.begin(chunk)
 
     def abort(self, request_id: RequestId) -> StepOutput:
         """End the request's chunk now, if it is here."""
@@ -88,6 +93,8 @@ class StepLoop:
         """Export or drop a KV object."""
         if not isinstance(move, ExportKV):
             self._objects.drop(move.key)
+            if move.key.is_prompt:
+                self._drafter.drop_group(move.key.group)
             return KVMoved(key=move.key, ok=True)
         failed = KVMoved(key=move.key, ok=False)
         if self._io is None:
@@ -112,25 +119,24 @@ class StepLoop:
         self._io = self._pool_io()
 
     def step(self) -> StepOutput:
-        """Admit, feed one batch, draw tokens, collect what is to be reported."""
+        """Admit, feed one batch with drafts, draw tokens, collect what is to be reported."""
         for run in self._planner.admit():
             self._load_kv(run)
         planned = self._planner.plan()
         if not planned:
             raise EngineFailure("no chunk in flight fits the KV blocks")
+        planned = self._with_drafts(planned)
         draws = self._model.step(planned)
         for item in planned:
             _account(item)
         output = StepOutput()
-        sampled = [item.run for item in planned if item.samples]
-        for run, token, logprob in zip(sampled, draws.token_ids, draws.logprobs, strict=True):
-            end = run.append(token, logprob)
-            if end is not None:
-                output.results.append(self._finish(run, end))
-                continue
-            progress = run.take_progress()
-            if progress is not None:
-                output.progress.append(progress)
+        start = 0
+        for item in planned:
+            end = start + item.rows.num_logits
+            if item.samples:
+                drawn, logprobs = draws.token_ids[start:end], draws.logprobs[start:end]
+                self._verify(item, drawn, logprobs, output)
+            start = end
         return output
 
     def close(self) -> None:
@@ -138,9 +144,44 @@ class StepLoop:
         if self._pool is not None:
             self._pool.close()
 
+    def _with_drafts(self, planned: list[Planned]) -> list[Planned]:
+        """Add guesses to the requests that sample, once every request has its blocks."""
+        places = [i for i, item in enumerate(planned) if item.samples]
+        runs = [planned[i].run for i in places]
+        limits = [self._draft_limit(run) for run in runs]
+        drafts = self._drafter.draft([run.chunk.request_id for run in runs], limits)
+        drafted = list(planned)
+        for i, draft, limit in zip(places, drafts, limits, strict=True):
+            drafted[i] = self._planner.add_draft(planned[i], draft[:limit])
+        return drafted
+
+    def _draft_limit(self, run: ChunkRun) -> int:
+        """Guesses that could all be kept: one more token is drawn after them."""
+        room = self._max_context - len(run.token_ids)
+        return max(0, min(MAX_DRAFT_TOKENS, run.chunk.max_tokens - run.num_generated - 1, room))
+
+    def _verify(
+        self, item: Planned, drawn: list[int], logprobs: list[float], output: StepOutput
+    ) -> None:
+        """Keep what was drawn on right guesses only; blocks of the others' KV are freed."""
+        run = item.run
+        assert run.kv is not None  # noqa: S101 - planned runs hold KV
+        taken = run.take(item.draft, drawn, logprobs)
+        run.kv.filled = len(run.token_ids) - 1
+        if item.draft:
+            self._objects.shrink(run.kv)
+        self._drafter.extend(run.chunk.request_id, run.token_ids[-taken.count :])
+        if taken.end is not None:
+            output.results.append(self._finish(run, taken.end))
+            return
+        progress = run.take_progress()
+        if progress is not None:
+            output.progress.append(progress)
+
     def _finish(self, run: ChunkRun, end: ChunkEnd) -> ChunkResult:
         """Take a chunk out; its KV stays or goes as the chunk says."""
         self._planner.remove(run)
+        self._drafter.end(run.chunk.request_id)
         if run.kv is not None:
             run.kv.is_running = False
             if end is ChunkEnd.STOP or not run.chunk.keep_kv:
@@ -172,12 +213,12 @@ class StepLoop:
 
 
 def _account(item: Planned) -> None:
-    """Record what the step wrote: KV coverage, and prefilled positions as costs of the run."""
+    """Record what the step prefilled: KV coverage, and positions as costs of the run."""
     count = len(item.rows.token_ids)
     if item.prompt is not None:
         item.prompt.filled += count
         item.run.costs.num_prompt_prefilled += count
         return
     assert item.run.kv is not None  # noqa: S101 - planned runs hold KV
-    item.run.kv.filled += count
+    item.run.kv.filled += count - len(item.draft)
     item.run.costs.num_output_prefilled += count - item.rows.num_logits

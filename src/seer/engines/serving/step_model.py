@@ -17,12 +17,12 @@ class Rows:
     blocks: Sequence[int]
     """Block table covering every position up to the last row's."""
     num_logits: int
-    """Rows, counted from the last, whose logits are wanted."""
+    """Rows, counted from the last, whose logits are wanted: each gets a token drawn after it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draws:
-    """Tokens drawn in a step, one for each sequence that wanted logits, in order."""
+    """Tokens drawn in a step, one for each row that wanted logits, in order."""
 
     token_ids: list[int]
     logprobs: list[float]
@@ -63,7 +63,10 @@ class StepModel(Protocol):
         """Take other weights. Raises InvalidInput when they do not fit."""
 
     def step(self, planned: "Sequence[Planned]") -> Draws:
-        """Feed all rows, write their KV, and draw a token for each sequence that samples."""
+        """Feed all rows, write their KV, and draw a token after each row that wants logits.
+
+        Draws of one sequence stand at consecutive places, the first at the end of its text.
+        """
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """Text of tokens, for stop strings."""

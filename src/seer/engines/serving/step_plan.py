@@ -2,12 +2,13 @@
 
 Behaves as vLLM's scheduler does: no reservation, blocks are taken one by one as requests grow, and
 when they run out the newest running request is preempted and recomputed later. A controller that
-admits by KV budget (the divided modes) never lets that happen.
+admits by KV budget (the divided modes) never lets that happen. Drafts take blocks last, and only
+free ones: with and without them the same requests run.
 """
 
 from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from seer.engines.serving.chunk_run import ChunkRun
 from seer.engines.serving.kv_objects import KVObjects, PromptKV, RequestKV
@@ -28,6 +29,12 @@ class Planned:
     def samples(self) -> bool:
         """Whether a token is drawn after the last row."""
         return self.rows.num_logits > 0
+
+    @property
+    def draft(self) -> Sequence[int]:
+        """Guessed tokens among the rows: all rows with logits but the first."""
+        rows = self.rows
+        return rows.token_ids[len(rows.token_ids) - max(rows.num_logits - 1, 0) :]
 
 
 class StepPlanner:
@@ -112,6 +119,23 @@ class StepPlanner:
             budget -= _prefill_cost(item)
             planned.append(item)
         return planned
+
+    def add_draft(self, item: Planned, draft: Sequence[int]) -> Planned:
+        """Feed guesses too, as many of them as free blocks hold; for items that sample."""
+        kv = item.run.kv
+        assert kv is not None  # noqa: S101 - planned runs hold KV
+        num_fed = len(item.run.token_ids)
+        draft = draft[: self._objects.spare_tokens(kv) - num_fed]
+        if not draft:
+            return item
+        self._objects.grow(kv, num_fed + len(draft))
+        rows = replace(
+            item.rows,
+            token_ids=[*item.rows.token_ids, *draft],
+            blocks=kv.table(self._block_tokens),
+            num_logits=1 + len(draft),
+        )
+        return replace(item, rows=rows)
 
     def _own_rows(self, run: ChunkRun, budget: int) -> Planned | None:
         """Tokens not fed yet: one when decoding, up to `budget` when KV must be made again."""

@@ -26,15 +26,16 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def _subject(path: Path, dtype: str = "float32") -> Subject:
-    spec = LocalSpec(model=str(path), dtype=dtype, kv_tokens=16 * 32)
+def _subject(path: Path, dtype: str = "float32", drafting: str = "off") -> Subject:
+    spec = LocalSpec(model=str(path), dtype=dtype, kv_tokens=16 * 32, drafting=drafting)
     return Subject(spec=spec, weights_path=str(path))
 
 
+@pytest.mark.parametrize("drafting", ["off", "fixed:4"])
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_conformance(check: Check, model: Path) -> None:
-    """The local engine keeps the contract of engines."""
-    run_check(check, _subject(model))
+def test_conformance(check: Check, drafting: str, model: Path) -> None:
+    """The local engine keeps the contract of engines, with drafts as without."""
+    run_check(check, _subject(model, drafting=drafting))
 
 
 @pytest.mark.parametrize("name", TINY_MODELS[1:])
@@ -170,6 +171,9 @@ def test_a_missing_tensor_fails_the_launch(model: Path, tmp_path: Path) -> None:
         ("device", "tpu"),
         ("kv_tokens", 31),
         ("logprobs", "none"),
+        ("drafting", "fixed"),
+        ("drafting", "fixed:0"),
+        ("drafting", "fixed:33"),
         ("max_running_requests", 0),
         ("prefill_tokens_per_step", 0),
     ],
