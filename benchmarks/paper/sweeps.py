@@ -97,7 +97,7 @@ SWEEPS = (
     Sweep(
         name="prior error",
         title="sigma of the error of prior log lengths",
-        values=("no priors", 0.0, 0.5, 1.0, 2.0),
+        values=("no priors", 0.0),
         base="no priors",
         policies=("seer",),
     ),
