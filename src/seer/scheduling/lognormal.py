@@ -6,6 +6,7 @@ from statistics import NormalDist
 _SQRT_2 = math.sqrt(2.0)
 _TINY = 1e-12
 _FAR_ABOVE = 6.0
+_HUGE_LOG = 100.0
 _NORMAL = NormalDist()
 
 
@@ -37,7 +38,7 @@ def expected_beyond(mu: float, sigma: float, least: float, most: float) -> float
         return min(most, math.exp(min(beyond, log_most)))
     inner = survival((log_least - mu) / sigma - sigma) if least > 0 else 1.0
     inner -= survival((log_most - mu) / sigma - sigma)
-    between = math.exp(mu + sigma * sigma / 2) * max(inner, 0.0)
+    between = _exp(mu + sigma * sigma / 2) * max(inner, 0.0)
     return min(most, max(least, (between + most * above) / total))
 
 
@@ -47,5 +48,10 @@ def quantile_beyond(mu: float, sigma: float, least: float, share: float) -> floa
     beyond = (1 - share) * above
     if beyond < _TINY:  # the exponential tail of the normal, from its hazard
         z = (math.log(least) - mu) / sigma
-        return least * math.exp(-math.log(1 - share) * sigma / hazard(z))
-    return math.exp(mu - sigma * _NORMAL.inv_cdf(beyond))
+        return least * _exp(-math.log(1 - share) * sigma / hazard(z))
+    return _exp(mu - sigma * _NORMAL.inv_cdf(beyond))
+
+
+def _exp(log: float) -> float:
+    """No length needs more than this; a mistaken prior must not end a rollout by overflow."""
+    return math.exp(min(log, _HUGE_LOG))

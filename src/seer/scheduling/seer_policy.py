@@ -1,6 +1,7 @@
 """Our policy: one member of every group early, then whoever may have the longest way to go.
 
-Three differences from the paper's Algorithm 2, each measured in docs/simulator.md:
+Three differences from the paper's Algorithm 2. What they bring depends on the workload: most where
+members of a group differ much, little where they are alike (docs/log.md, docs/simulator.md):
 - A probe has priority for its first chunk only. What tells a long group is that its members do not
   end; a probe that went on with priority to its own end would hold memory that others need.
 - The rest is ordered by what a request may still have before it: an upper quantile of its length,

@@ -79,7 +79,7 @@ class PartialRollout:
     total_time_s: float
     preemptions: int
     finished_lengths: tuple[int, ...]
-    """Lengths of the responses that each iteration hands to training, in order of iterations."""
+    """Lengths of the responses that the first iteration hands to training."""
 
 
 def partial_rollout(
@@ -112,7 +112,7 @@ def partial_rollout(
         tokens += sum(result.generated.values())
         unfinished = [g for g in groups if not _is_done(g, result)]
         finished = [g for g in groups if _is_done(g, result)]
-        lengths += [length for g in finished for length in g.known_lengths]
+        lengths = lengths or [length for g in finished for length in g.known_lengths]
         left = [_rest(g, result) for g in unfinished]
     return PartialRollout(
         num_iterations=num_iterations,

@@ -40,3 +40,11 @@ def test_the_hazard_is_continuous_where_its_formula_changes() -> None:
     """At six standard deviations."""
     assert hazard(5.999) == pytest.approx(hazard(6.001), rel=1e-2)
     assert survival(0) == 0.5
+
+
+def test_absurd_parameters_give_finite_lengths() -> None:
+    """A prior that is wrong by orders of magnitude must not end a rollout."""
+    for mu, sigma in ((2000.0, 1.0), (5.0, 900.0), (-2000.0, 0.1)):
+        for least in (0.0, 1.0, 1e6):
+            assert math.isfinite(quantile_beyond(mu, sigma, least, 0.999))
+            assert 0 <= expected_beyond(mu, sigma, least, 1e7) <= 1e7
