@@ -5,6 +5,8 @@ cut at the limit (a response that would be longer stops there) and at a shortest
 centre is solved so that the mean after the cuts is the wanted one.
 """
 
+from statistics import NormalDist
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -73,8 +75,6 @@ def _solve_centre(
 
 def _normal_quantile(share: NDArray[np.float64]) -> NDArray[np.float64]:
     """Inverse of the standard normal distribution, from the standard library's."""
-    from statistics import NormalDist  # noqa: PLC0415
-
     normal = NormalDist()
     return np.array([normal.inv_cdf(each) for each in share.tolist()])
 
