@@ -30,10 +30,8 @@ from seer.rollout.events import (
 from seer.rollout.metrics import MetricsBuilder
 from seer.rollout.trace import TraceRecord
 from seer.scheduling.policies import STATIC_POLICY_NAMES
+from seer.simulator.cluster import SIMULATED_MODEL
 from seer.types import ChunkEnd, FinishReason, GroupSpec, RequestId
-
-SIMULATED_MODEL = "simulated"
-"""`EngineInfo.model` of the simulator's instances."""
 
 
 @dataclass(slots=True)

@@ -9,6 +9,9 @@ from seer.rollout.controller_config import check_fits
 from seer.simulator.workload import Workload
 from seer.types import EngineInfo
 
+SIMULATED_MODEL = "simulated"
+"""`EngineInfo.model` of simulated instances: what tells their traces from real ones."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
@@ -50,7 +53,7 @@ class Cluster:
     def info(self, max_context_tokens: int, max_running: int | None = None) -> EngineInfo:
         """One instance, as the controller is told; `max_running` instead of the cluster's."""
         return EngineInfo(
-            model="simulated",
+            model=SIMULATED_MODEL,
             block_size=self.block_size,
             num_blocks=self.kv_tokens // self.block_size,
             block_bytes=max(1, round(self.kv_bytes_per_token * self.block_size)),
