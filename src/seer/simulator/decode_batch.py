@@ -51,11 +51,6 @@ class DecodeBatch:
         """KV tokens read a step, over all requests."""
         self.growth = 0.0
         """Tokens that a step adds, over all requests."""
-        self.drafted_tokens = 0.0
-        self.request_steps = 0.0
-        """Steps, times the requests that took part."""
-        self.busy_s = 0.0
-        """Time with requests running, prefill included."""
         self._step_time = step_time
         self._speculation = speculation
         self._slowdown = slowdown
@@ -108,14 +103,12 @@ class DecodeBatch:
         """Nothing decodes for some time, as prompts are computed."""
         seconds *= self._slowdown
         self._stalled_until = max(self._stalled_until, self.now) + seconds
-        self.busy_s += seconds
 
     def advance(self, now: float) -> None:
         """Decode until `now`."""
         begin = max(self.now, min(self._stalled_until, now))
         if self._members and now > begin:
             self._step(self._steps_within(now - begin))
-            self.busy_s += now - begin
         self.now = max(self.now, now)
 
     def next_end(self) -> tuple[float, float] | None:
@@ -134,7 +127,6 @@ class DecodeBatch:
 
     def step_to(self, now: float, steps: float) -> None:
         """Advance by so many steps, which are over at `now` (as `time_after` has told)."""
-        self.busy_s += now - max(self.now, min(self._stalled_until, now))
         self._step(steps)
         self.now = now
 
@@ -206,5 +198,3 @@ class DecodeBatch:
         for each in self._classes.values():
             each.clock += steps * each.rate
         self.context_tokens += steps * self.growth
-        self.drafted_tokens += steps * self._plan.draft_tokens * len(self._members)
-        self.request_steps += steps * len(self._members)

@@ -215,11 +215,6 @@ def simulate(case: Case, setting: Setting, on_record: OnRecord | None = None) ->
     ).run()
 
 
-def run_case(case: Case) -> SimulationRow:
-    """One case with the two that it is set against."""
-    return run_cases([case])[0]
-
-
 def run_cases(cases: Sequence[Case]) -> list[SimulationRow]:
     """Cases that differ in policy and drafting only; baseline and oracle are simulated once."""
     throughput: dict[tuple[str, Drafting], float] = {}

@@ -93,7 +93,7 @@ class SimulatedInstance:
         request_id = chunk.start.request_id
         self._chunks[request_id] = chunk
         if loaded_tokens:
-            chunk.stats = replace_stats(chunk.stats, num_loaded_tokens=loaded_tokens)
+            chunk.stats = replace(chunk.stats, num_loaded_tokens=loaded_tokens)
         if self._reserves:
             self._run(chunk, loaded_tokens, siblings)
         else:
@@ -129,7 +129,7 @@ class SimulatedInstance:
             return []
         ended = self.batch.take_ended()
         events = [self._finish(self._chunks[request_id]) for request_id in ended]
-        return [replace_more(event, i < len(events) - 1) for i, event in enumerate(events)]
+        return [replace(event, more=i < len(events) - 1) for i, event in enumerate(events)]
 
     def progress(self) -> dict[RequestId, int]:
         """Whole tokens that each chunk in flight has generated."""
@@ -143,10 +143,6 @@ class SimulatedInstance:
     def drop(self, key: KVKey) -> None:
         """Free a KV object."""
         self._held.pop(key, None)
-
-    def covered(self, key: KVKey) -> int:
-        """Tokens that an object here covers; 0: it is not here."""
-        return self._held.get(key, 0)
 
     def _run(self, chunk: SimulatedChunk, loaded_tokens: int, siblings: int) -> None:
         """Compute what has no KV yet, then decode."""
@@ -163,9 +159,9 @@ class SimulatedInstance:
 
     def _prefill(self, chunk: SimulatedChunk, loaded_tokens: int) -> None:
         request_id = chunk.start.request_id
-        prompt_covered = max(self.covered(KVKey(request_id.group)), loaded_tokens)
+        prompt_covered = max(self._covered(KVKey(request_id.group)), loaded_tokens)
         prompt = max(0, chunk.num_prompt - 1 - prompt_covered)
-        own_covered = max(self.covered(request_id.kv_key), loaded_tokens)
+        own_covered = max(self._covered(request_id.kv_key), loaded_tokens)
         private = int(chunk.private_tokens)
         own = 0
         if private:
@@ -173,11 +169,15 @@ class SimulatedInstance:
         if prompt + own:
             before = chunk.num_prompt + private - 1 - prompt - own
             self.batch.stall(self._step_time.prefill_s(prompt + own, before))
-        chunk.stats = replace_stats(
+        chunk.stats = replace(
             chunk.stats,
             num_prompt_prefilled=chunk.stats.num_prompt_prefilled + prompt,
             num_output_prefilled=chunk.stats.num_output_prefilled + own,
         )
+
+    def _covered(self, key: KVKey) -> int:
+        """Tokens that an object here covers; 0: it is not here."""
+        return self._held.get(key, 0)
 
     def _pending(self) -> tuple[float, float, bool] | None:
         """Time, steps and whether memory runs out, of the next thing that happens by itself."""
@@ -197,7 +197,7 @@ class SimulatedInstance:
         chunk = self._chunks[request_id]
         chunk.num_done += self._leave(request_id)
         count = chunk.stats.num_preemptions + 1
-        chunk.stats = replace_stats(chunk.stats, num_preemptions=count)
+        chunk.stats = replace(chunk.stats, num_preemptions=count)
         self._held.pop(request_id.kv_key, None)
         self._queue.appendleft(request_id)
 
@@ -240,13 +240,3 @@ class SimulatedInstance:
             num_running=len(self.batch),
             num_waiting=len(self._queue),
         )
-
-
-def replace_stats(stats: ChunkStats, **changes: int) -> ChunkStats:
-    """The same counts but for `changes`."""
-    return replace(stats, **changes)
-
-
-def replace_more(event: ChunkFinished, more: bool) -> ChunkFinished:  # noqa: FBT001
-    """The same event, told whether another one follows at once."""
-    return replace(event, more=more) if more else event

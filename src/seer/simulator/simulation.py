@@ -59,14 +59,10 @@ class SimulationResult:
 
     metrics: RolloutMetrics
     finish_s: dict[RequestId, float]
-    start_s: dict[RequestId, float]
-    """When each request first ran or queued on an instance."""
     last_busy_s: dict[int, float]
     """When each instance ended its last chunk."""
     generated: dict[RequestId, int]
     """Output tokens of each request that has begun."""
-    mean_drafted: float
-    """Draft tokens a request and step."""
 
 
 @dataclass(slots=True)
@@ -149,9 +145,7 @@ class Simulation:
         self._finished_members: Counter[int] = Counter()
         self._where: dict[RequestId, int] = {}
         self._finish_s: dict[RequestId, float] = {}
-        self._start_s: dict[RequestId, float] = {}
         self._last_busy_s: dict[int, float] = {}
-        self._steps = self._drafted = 0.0
         self._num_unfinished = min(len(workload.groups), stop_after_groups or len(workload.groups))
         for fault in faults:
             self._push(fault.time_s, fault)
@@ -174,15 +168,11 @@ class Simulation:
                     self._leave(item.instance_id)
                 case event:
                     self._handle(event)
-        for instance in self._instances.values():
-            self._note_steps(instance)
         return SimulationResult(
             metrics=self._metrics.result(),
             finish_s=self._finish_s,
-            start_s=self._start_s,
             last_busy_s=self._last_busy_s,
             generated=self._progress(),
-            mean_drafted=self._drafted / self._steps if self._steps else 0.0,
         )
 
     def _progress(self) -> dict[RequestId, int]:
@@ -232,7 +222,6 @@ class Simulation:
         if instance is None:
             return
         instance.batch.advance(self._now)
-        self._note_steps(instance)
         for request_id, num_tokens in instance.progress().items():
             index = instance.chunks[request_id].start.chunk_index
             del self._where[request_id]
@@ -296,7 +285,6 @@ class Simulation:
     def _start(self, start: StartChunk) -> None:
         request_id = start.request_id
         self._where[request_id] = start.instance_id
-        self._start_s.setdefault(request_id, self._now)
         before = self._generated[request_id]
         left = self._workload.length(request_id) - before
         chunk = SimulatedChunk(
@@ -364,7 +352,3 @@ class Simulation:
         if self._speculation is None or self._reserves:
             return {}
         return {r: self._finished_members[r.group] for r in instance.chunks}
-
-    def _note_steps(self, instance: SimulatedInstance) -> None:
-        self._drafted += instance.batch.drafted_tokens
-        self._steps += instance.batch.request_steps
