@@ -29,6 +29,7 @@ class Cluster:
     pool_host_tokens: int = 0
     """Tokens whose KV fits into the pool's host memory; 0: no pool."""
     pool_disk_tokens: int = 0
+    """Tokens whose KV fits on the pool's disk, behind its host memory."""
     transfer_bytes_per_s: float = 50e9
     """Between one instance and the pool's host memory, each way."""
     disk_bytes_per_s: float = 5e9

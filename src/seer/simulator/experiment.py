@@ -192,6 +192,7 @@ def controller_config(case: Case, setting: Setting) -> ControllerConfig:
         chunk_size=case.chunk_size,
         placement=case.placement,
         num_host_slots=setting.cluster.pool_host_tokens // setting.cluster.block_size,
+        num_disk_slots=setting.cluster.pool_disk_tokens // setting.cluster.block_size,
     )
 
 
