@@ -1,9 +1,8 @@
 """Rounds: the times in which some group is unfinished, as the metrics count them."""
 
-import math
 from dataclasses import dataclass
 
-from seer.rollout.metrics import TAIL_SHARE
+from seer.rollout.metrics import tail_start
 from seer.types import GroupSpec
 
 
@@ -49,9 +48,7 @@ class Rounds:
         """The round that goes on, as it is `now`; none between rounds."""
         if self._start is None:
             return []
-        needed = math.ceil(TAIL_SHARE * self._num_requests)
-        is_tail = len(self._finish_times) >= needed
-        tail = self._finish_times[needed - 1] if is_tail else None
+        tail = tail_start(self._num_requests, self._finish_times)
         return [Round(start_s=self._start, tail_s=tail, end_s=now)]
 
 

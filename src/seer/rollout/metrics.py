@@ -5,11 +5,12 @@ several. Times count rounds only, so the pauses between them change no rate.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 
+from seer.rollout.draft_totals import DraftTotals
 from seer.rollout.events import (
     ChunkFinished,
     Event,
@@ -63,6 +64,10 @@ class RolloutMetrics(msgspec.Struct, frozen=True, kw_only=True):
     acceptance_length: float
     """Tokens a request gained by a decode step, the one beyond its draft (bonus token) included: 1
     without drafting, 0 where no engine counted its steps."""
+    acceptance_by_position: tuple[float, ...] = ()
+    """Of the drafts that reached the first, second, ... place, the share accepted up to it."""
+    draft_time_share: float = 0.0
+    """Part of the instances' step time that went into drafting."""
 
 
 @dataclass(slots=True)
@@ -93,11 +98,7 @@ class _Totals:
     chunks: int = 0
     lost: int = 0
     load_failures: int = 0
-    drafted: int = 0
-    accepted: int = 0
-    decode_steps: int = 0
-    stepped_tokens: int = 0
-    """Output tokens of chunks whose decode steps were counted."""
+    drafts: DraftTotals = field(default_factory=DraftTotals)
 
 
 @dataclass(slots=True)
@@ -152,9 +153,11 @@ class MetricsBuilder:
             num_chunks=totals.chunks,
             instances_lost=totals.lost,
             load_failures=totals.load_failures,
-            drafted_tokens=totals.drafted,
-            accepted_tokens=totals.accepted,
-            acceptance_length=_ratio(totals.stepped_tokens, totals.decode_steps),
+            drafted_tokens=totals.drafts.drafted,
+            accepted_tokens=totals.drafts.accepted,
+            acceptance_length=totals.drafts.acceptance_length,
+            acceptance_by_position=totals.drafts.acceptance_by_position,
+            draft_time_share=totals.drafts.time_share,
         )
 
     def _advance(self, t: float) -> None:
@@ -197,10 +200,7 @@ class MetricsBuilder:
         totals.output_prefilled += stats.num_output_prefilled
         totals.bytes_moved += stats.num_loaded_bytes
         totals.load_failures += stats.num_load_failures
-        totals.drafted += stats.num_drafted
-        totals.accepted += stats.num_accepted
-        totals.decode_steps += stats.num_decode_steps
-        totals.stepped_tokens += event.num_tokens if stats.num_decode_steps else 0
+        totals.drafts.add(event)
         if stats.num_prompt_prefilled:
             self._count_prompt(event)
 
@@ -245,12 +245,16 @@ def metrics_of(records: Iterable[TraceRecord]) -> RolloutMetrics:
     return builder.result()
 
 
+def tail_start(num_requests: int, finish_times: Sequence[float]) -> float | None:
+    """When 90 % of a round's requests were finished, of the times in order; None: they are not."""
+    needed = math.ceil(TAIL_SHARE * num_requests)
+    return finish_times[needed - 1] if 0 < needed <= len(finish_times) else None
+
+
 def _tail_s(the_round: _Round, now: float) -> float:
-    """Time since 90 % of the round's requests were finished; 0 before."""
-    needed = math.ceil(TAIL_SHARE * the_round.num_requests)
-    if not needed or len(the_round.finish_times) < needed:
-        return 0.0
-    return now - the_round.finish_times[needed - 1]
+    """How long the round's tail has lasted; 0 before it begins."""
+    start = tail_start(the_round.num_requests, the_round.finish_times)
+    return 0.0 if start is None else now - start
 
 
 def _ratio(amount: float, per: float) -> float:
