@@ -95,6 +95,11 @@ class ConditionalEstimator:
         """Fitted standard deviation of the groups' levels."""
         return self._tau
 
+    @property
+    def group_ids(self) -> list[int]:
+        """Groups that are not complete, in the order in which they came."""
+        return list(self._groups)
+
     def add_group(self, group: GroupSpec) -> None:
         """Nothing is known yet but the limit, and perhaps an earlier iteration."""
         prior = math.log(group.prior_tokens) if group.prior_tokens else None

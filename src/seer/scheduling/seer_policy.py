@@ -15,7 +15,7 @@ Chunks are short against the limit: a whole chunk is reserved, and half of it is
 
 from seer.scheduling.admission import chunk_tokens
 from seer.scheduling.conditional_lengths import ConditionalEstimator
-from seer.scheduling.divided_policies import Changed, Divided, Waiting
+from seer.scheduling.divided_policies import Changed, Divided, Waiting, way_to_go_weight
 from seer.scheduling.request_buffer import OrderKey
 from seer.types import GroupSpec, RequestId
 
@@ -40,13 +40,11 @@ class SeerPolicy(Divided):
     def __init__(self, chunk_size: int | None = None) -> None:
         super().__init__(chunk_size)
         self._lengths = ConditionalEstimator()
-        self._groups: dict[int, None] = {}
         self._num_fits = 0
 
     def add_group(self, group: GroupSpec) -> None:
         """Nothing is known of it but its limit and perhaps an earlier iteration."""
         self._lengths.add_group(group)
-        self._groups[group.group_id] = None
 
     def order_key(self, request: Waiting) -> OrderKey:
         """Probes that have not run; then the longest way to go first; ties by member, then group.
@@ -54,11 +52,19 @@ class SeerPolicy(Divided):
         So the groups of which nothing is known get one member each before any gets two.
         """
         group, member = request.request_id.group, request.request_id.member
-        if member == 0 and not request.num_generated:
+        if self.is_probe(request):
             return (_PROBE, 0, 0, member, group)
         upper = self._lengths.quantile(request.request_id, UPPER_SHARE)
         level = int(LEVELS * (upper - request.num_generated) / request.max_tokens)
         return (_REST, -level, -request.num_generated, member, group)
+
+    def is_probe(self, request: Waiting) -> bool:
+        """Member 0, until its first chunk has started."""
+        return request.request_id.member == 0 and not request.num_generated
+
+    def draft_weight(self, request: Waiting) -> float:
+        """More for who is expected to have more to go."""
+        return way_to_go_weight(self._lengths.estimate(request.request_id), request)
 
     def chunk_tokens(self, request: Waiting) -> int:
         """The chunk size, but a small part of the limit at most."""
@@ -77,9 +83,8 @@ class SeerPolicy(Divided):
         if self._lengths.num_fits == self._num_fits:
             return (request_id.group,)
         self._num_fits = self._lengths.num_fits
-        return list(self._groups)
+        return self._lengths.group_ids
 
     def remove_group(self, group_id: int) -> None:
         """Forget it."""
         self._lengths.remove_group(group_id)
-        self._groups.pop(group_id, None)
