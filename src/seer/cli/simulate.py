@@ -12,8 +12,9 @@ from rich.console import Console
 from rich.table import Table
 
 from seer.cli.bench_report import spread
-from seer.cli.completions import encode_json
+from seer.cli.json_rows import JsonRows
 from seer.cli.messages import tell
+from seer.cli.name_lists import names_by_commas
 from seer.errors import InvalidInput
 from seer.rollout.trace import TraceWriter
 from seer.scheduling.placement import PlacementConfig
@@ -81,14 +82,12 @@ class SimulateSettings(msgspec.Struct, frozen=True, kw_only=True):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InvalidInput(name, value, "allowed: an integer >= 1")
-        names = self.policy_names
-        if not all(names) or len(set(names)) != len(names):
-            raise InvalidInput("policies", self.policies, "allowed: different names by commas")
+        names_by_commas("policies", self.policies)
 
     @property
     def policy_names(self) -> list[str]:
         """The policies in the order given."""
-        return [name.strip() for name in self.policies.split(",")]
+        return names_by_commas("policies", self.policies)
 
     def cases(self, seed: int) -> list[Case]:
         """One case a policy. Raises InvalidInput for unknown names."""
@@ -116,15 +115,13 @@ def run_simulate(settings: SimulateSettings) -> None:
     """Forecast a rollout: the same controller and policies on simulated machines."""
     cases = [settings.cases(seed) for seed in range(settings.seeds)]
     prepare_case(cases[0][0]).check()
-    output = _open(settings.json)
+    output = JsonRows(settings.json)
     tell(f"simulating {settings.workload}: {len(cases[0])} policies, {settings.seeds} seeds")
     rows: list[SimulationRow] = []
     with ProcessPoolExecutor(min(settings.jobs, settings.seeds)) as pool:
         for done in pool.map(run_cases, cases):
             rows += done
-            if output is not None:
-                with output.open("ab") as file:
-                    file.writelines(encode_json(row) + b"\n" for row in done)
+            output.append(done)
     if settings.trace is not None:
         _write_traces(cases[0], Path(settings.trace))
     console = Console(highlight=False)
@@ -169,16 +166,3 @@ def _write_traces(cases: Sequence[Case], directory: Path) -> None:
         setting = prepare_case(case)
         with (directory / f"{case.policy}.jsonl").open("wb") as file:
             simulate(case, setting, TraceWriter(file, controller_config(case, setting)).write)
-
-
-def _open(name: str | None) -> Path | None:
-    """An empty file for the rows, so that a bad path is refused before anything runs."""
-    if name is None:
-        return None
-    path = Path(name)
-    try:
-        path.write_bytes(b"")
-    except OSError as error:
-        allowed = f"allowed: a file that can be written ({error})"
-        raise InvalidInput("json", name, allowed) from error
-    return path

@@ -125,7 +125,8 @@ def _profile(step_s: float) -> Profile:
     [
         (["--workload", "llama"], "workload: got 'llama'; allowed: moonlight, qwen2-vl-72b, kimi"),
         (["--policies", "fifo"], "policy: got 'fifo'; allowed: group_round_robin"),
-        (["--policies", "seer,seer"], "policies: got 'seer,seer'"),
+        (["--policies", "seer,seer"], "policies: got 'seer,seer'; allowed: different names"),
+        (["--policies", "seer,"], "policies: got 'seer,'; allowed: different names"),
         (["--seeds", "0"], "seeds: got 0"),
         (["--group-size", "0"], "group_size: got 0"),
         (["--kv-tokens", "1000"], "kv_tokens"),
