@@ -20,15 +20,8 @@ from statistics import fmean
 
 import msgspec
 
-from seer.simulator.experiment import (
-    Case,
-    Drafting,
-    Setting,
-    controller_config,
-    prepare_case,
-    simulate,
-)
-from seer.simulator.simulation import Fault, Simulation, SimulationResult
+from seer.simulator.experiment import Case, Drafting, Setting, prepare_case, simulate
+from seer.simulator.simulation import Fault
 
 BASELINE = "group_round_robin"
 
@@ -126,30 +119,20 @@ def simulate_key(key: Key) -> Row:
 def measure(key: Key, setting: Setting, faults: Sequence[Fault] = ()) -> Row:
     """Simulate a key in a setting that has been made for it."""
     begin = time.process_time()
-    result = _simulate(key.case(), setting, faults)
-    metrics, total = result.metrics, result.metrics.total_time_s
-    last = [result.last_busy_s.get(i, 0.0) for i in range(setting.cluster.num_instances)]
+    result = simulate(key.case(), setting, faults=faults)
+    metrics = result.metrics
     return Row(
         key=key,
         throughput_tokens_per_s=metrics.throughput_tokens_per_s,
-        total_time_s=total,
+        total_time_s=metrics.total_time_s,
         tail_time_s=metrics.tail_time_s,
         preemptions=metrics.preemptions,
-        idle_share=1 - fmean(last) / total,
-        finish_gap_share=(max(last) - min(last)) / total,
+        idle_share=result.idle_share,
+        finish_gap_share=result.finish_gap_share,
         mean_running=metrics.mean_running / setting.cluster.num_instances,
         kv_bytes_moved=metrics.kv_bytes_moved,
         cpu_s=time.process_time() - begin,
     )
-
-
-def _simulate(case: Case, setting: Setting, faults: Sequence[Fault]) -> SimulationResult:
-    if not faults:
-        return simulate(case, setting)
-    config = controller_config(case, setting)
-    return Simulation(
-        setting.cluster, setting.workload, config, acceptance=setting.acceptance, faults=faults
-    ).run()
 
 
 def simulate_all(

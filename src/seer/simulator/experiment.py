@@ -17,7 +17,7 @@ from seer.simulator.bounds import lower_bounds
 from seer.simulator.cluster import Cluster
 from seer.simulator.length_files import read_workload
 from seer.simulator.paper_workloads import PAPER_WORKLOADS, PaperWorkload, find_paper_workload
-from seer.simulator.simulation import OnRecord, Simulation, SimulationResult
+from seer.simulator.simulation import Fault, OnRecord, Simulation, SimulationResult
 from seer.simulator.speculation import Acceptance
 from seer.simulator.workload import Workload
 
@@ -196,7 +196,13 @@ def controller_config(case: Case, setting: Setting) -> ControllerConfig:
     )
 
 
-def simulate(case: Case, setting: Setting, on_record: OnRecord | None = None) -> SimulationResult:
+def simulate(
+    case: Case,
+    setting: Setting,
+    on_record: OnRecord | None = None,
+    *,
+    faults: Sequence[Fault] = (),
+) -> SimulationResult:
     """Run one case of the controller's own policies, or StreamRL-Oracle."""
     cluster, workload = setting.cluster, setting.workload
     config = controller_config(case, setting)
@@ -209,10 +215,16 @@ def simulate(case: Case, setting: Setting, on_record: OnRecord | None = None) ->
             acceptance=setting.acceptance,
             static_policy=plan.policy,
             max_running=plan.limits,
+            faults=faults,
             on_record=on_record,
         ).run()
     return Simulation(
-        cluster, workload, config, acceptance=setting.acceptance, on_record=on_record
+        cluster,
+        workload,
+        config,
+        acceptance=setting.acceptance,
+        faults=faults,
+        on_record=on_record,
     ).run()
 
 
@@ -249,20 +261,17 @@ def _row(case: Case, setting: Setting) -> SimulationRow:
     if case.policy == PARTIAL:
         return _partial_row(case, setting)
     result = simulate(case, setting)
-    metrics, num_instances = result.metrics, setting.cluster.num_instances
-    total = metrics.total_time_s
-    last = [result.last_busy_s.get(i, 0.0) for i in range(num_instances)]
-    row = _empty_row(case, setting)
+    metrics = result.metrics
     return msgspec.structs.replace(
-        row,
+        _empty_row(case, setting),
         throughput_tokens_per_s=metrics.throughput_tokens_per_s,
-        total_time_s=total,
+        total_time_s=metrics.total_time_s,
         tail_time_s=metrics.tail_time_s,
         preemptions=metrics.preemptions,
-        mean_running=metrics.mean_running / num_instances,
+        mean_running=metrics.mean_running / setting.cluster.num_instances,
         kv_bytes_moved=metrics.kv_bytes_moved,
-        idle_share=1 - sum(last) / num_instances / total,
-        finish_gap_share=(max(last) - min(last)) / total,
+        idle_share=result.idle_share,
+        finish_gap_share=result.finish_gap_share,
     )
 
 

@@ -60,9 +60,21 @@ class SimulationResult:
     metrics: RolloutMetrics
     finish_s: dict[RequestId, float]
     last_busy_s: dict[int, float]
-    """When each instance ended its last chunk."""
+    """When each instance ended its last chunk; 0: it was given none."""
     generated: dict[RequestId, int]
     """Output tokens of each request that has begun."""
+
+    @property
+    def idle_share(self) -> float:
+        """Of the total time, after an instance's last chunk, averaged over instances."""
+        last = self.last_busy_s.values()
+        return 1 - sum(last) / len(last) / self.metrics.total_time_s
+
+    @property
+    def finish_gap_share(self) -> float:
+        """Between the first and the last instance to finish, of the total time."""
+        last = self.last_busy_s.values()
+        return (max(last) - min(last)) / self.metrics.total_time_s
 
 
 @dataclass(slots=True)
@@ -145,7 +157,7 @@ class Simulation:
         self._finished_members: Counter[int] = Counter()
         self._where: dict[RequestId, int] = {}
         self._finish_s: dict[RequestId, float] = {}
-        self._last_busy_s: dict[int, float] = {}
+        self._last_busy_s = dict.fromkeys(range(cluster.num_instances), 0.0)
         self._num_unfinished = min(len(workload.groups), stop_after_groups or len(workload.groups))
         for fault in faults:
             self._push(fault.time_s, fault)
