@@ -6,32 +6,20 @@
 Every response is generated anew, with n finished responses of its group in the tree; its own text
 and the prompt, where there is one, are there too. Tables are Markdown; acceptance length is tokens
 a step, the bonus token included. At most `--nodes` draft nodes a path: with k paths k times as
-many. Completions are JSON lines with `group`, `member`, and `output_token_ids` or `text`.
+many. The form of completions is told in completions.py.
 """
 
 import argparse
-import gzip
-import json
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from completions import Group, add_options, read_groups
 
 from seer.drafting.acceptance import AcceptanceSettings, AcceptanceStatistics, accepted_nodes
 from seer.drafting.suffix_tree import DraftSettings, SuffixTree, speculate_batch
 
 REFERENCES = (0, 1, 5, 15)
 PATHS = (1, 2, 4)
-
-
-@dataclass
-class Group:
-    """A prompt's responses."""
-
-    prompt: NDArray[np.int32]
-    outputs: list[NDArray[np.int32]] = field(default_factory=list)
 
 
 @dataclass
@@ -47,7 +35,7 @@ def main() -> None:
     """Both tables for each set."""
     args = _parse_args()
     for name, path in args.completions:
-        groups = _read_groups(path, args.tokenizer)[:: args.every]
+        groups = read_groups(path, args.tokenizer)[:: args.every]
         most = max(len(group.outputs) for group in groups) - 1
         num_outputs = sum(len(group.outputs) for group in groups)
         print(f"\n{name}: {len(groups)} groups, {num_outputs} responses\n")
@@ -116,35 +104,9 @@ def _tree(group: Group, member: int, references: int) -> SuffixTree:
     return tree
 
 
-def _read_groups(path: Path, tokenizer: Path | None) -> list[Group]:
-    encode = _encoder(tokenizer) if tokenizer else None
-    groups: dict[str, Group] = {}
-    with gzip.open(path, "rt") as lines:
-        for line in lines:
-            row = json.loads(line)
-            group = groups.setdefault(str(row["group"]), Group(np.empty(0, np.int32)))
-            if row.get("prompt_token_ids"):
-                group.prompt = np.array(row["prompt_token_ids"], np.int32)
-            tokens = row["output_token_ids"] if "output_token_ids" in row else encode(row["text"])
-            group.outputs.append(np.array(tokens, np.int32))
-    return list(groups.values())
-
-
-def _encoder(folder: Path) -> Any:
-    from tokenizers import Tokenizer  # noqa: PLC0415 - only for completions given as text
-
-    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    return lambda text: tokenizer.encode(text, add_special_tokens=False).ids
-
-
 def _parse_args() -> argparse.Namespace:
-    def named_path(text: str) -> tuple[str, Path]:
-        name, path = text.split("=", 1)
-        return name, Path(path)
-
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--completions", type=named_path, action="append", default=[])
-    parser.add_argument("--tokenizer", type=Path, help="needed for completions given as text")
+    add_options(parser)
     parser.add_argument("--nodes", type=int, default=8, help="most draft nodes a path")
     parser.add_argument("--every", type=int, default=1, help="replay every n-th group")
     return parser.parse_args()

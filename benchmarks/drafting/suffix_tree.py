@@ -1,19 +1,17 @@
 """Seer's suffix tree beside arctic-inference's SuffixDecodingCache. Prints Markdown tables.
 
-    python benchmarks/micro/suffix_tree.py --arctic-python VENV/bin/python \
+    python benchmarks/drafting/suffix_tree.py --arctic-python VENV/bin/python \
         --completions small=FILE.jsonl.gz --completions math=FILE.jsonl.gz --tokenizer DIR
 
 Speed and memory: 32 sequences of 8,000 tokens grow together, 4 tokens an append; streams of random
 tokens, of loops with edits, and of the recorded completions. Acceptance: each group of completions
 is replayed, members in turn, and Seer drafts as many tokens a step as the other does.
-Completions are JSON lines with `group`, and `output_token_ids` or `text`, some `prompt_token_ids`.
-Sequences of recorded completions may be shorter. Every fourth group, from the third on, is
-replayed: the weights were fitted on others.
+The form of completions is told in completions.py; sequences made of them may be shorter. Every
+fourth group, from the third on, is replayed: the weights were fitted on others.
 Without --arctic-python only Seer is measured.
 """
 
 import argparse
-import gzip
 import json
 import os
 import subprocess
@@ -23,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from completions import Group, add_options, read_groups
 
 WORKER = Path(__file__).with_name("suffix_tree_worker.py")
 SHAPE = (32, 8_000)
@@ -46,7 +45,7 @@ def main() -> None:
     subjects = {"seer": sys.executable} | (
         {"arctic": args.arctic_python} if args.arctic_python else {}
     )
-    groups = {name: _read_groups(path, args.tokenizer) for name, path in args.completions}
+    groups = {name: read_groups(path, args.tokenizer) for name, path in args.completions}
     with tempfile.TemporaryDirectory() as folder:
         print_speeds(subjects, _streams(groups), Path(folder))
         if args.arctic_python:
@@ -68,14 +67,14 @@ def print_speeds(subjects: dict[str, str], streams: dict[str, np.ndarray], folde
 
 
 def print_acceptance(
-    subjects: dict[str, str], groups: dict[str, list[dict[str, Any]]], folder: Path
+    subjects: dict[str, str], groups: dict[str, list[Group]], folder: Path
 ) -> None:
     """Acceptance length of both at the same number of drafted tokens a step."""
     print("\n| completions | draft | max | drafted a step | arctic | seer | drafted by seer |")
     print("|---|---|---|---|---|---|---|")
     for name, all_groups in groups.items():
         path = folder / f"{name}.json"
-        path.write_text(json.dumps(all_groups[2::4]))
+        path.write_text(json.dumps([_plain(group) for group in all_groups[2::4]]))
         for shape, max_nodes, top_k, options in POINTS:
             job = {"groups": str(path), "max_nodes": max_nodes}
             theirs = _run(subjects["arctic"], job | {"subject": "arctic", "options": options})
@@ -84,6 +83,14 @@ def print_acceptance(
             cells += [ours["acceptance_length"], ours["drafted_per_step"]]
             numbers = [f"{cell:.2f}" for cell in cells]
             print("|", " | ".join([name, shape, str(max_nodes), *numbers]), "|", flush=True)
+
+
+def _plain(group: Group) -> dict[str, Any]:
+    """For the worker, as JSON."""
+    return {
+        "prompt": group.prompt.tolist(),
+        "outputs": [output.tolist() for output in group.outputs],
+    }
 
 
 def _match_drafted(python: str, job: dict[str, Any], top_k: int, target: float) -> dict[str, float]:
@@ -108,7 +115,7 @@ def _run(python: str, job: dict[str, Any]) -> dict[str, float]:
     return json.loads(done.stdout)
 
 
-def _streams(groups: dict[str, list[dict[str, Any]]]) -> dict[str, np.ndarray]:
+def _streams(groups: dict[str, list[Group]]) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(0)
     loop = np.resize(rng.integers(0, VOCABULARY, 300), SHAPE[1] + 300)
     starts = rng.integers(0, 300, SHAPE[0])
@@ -120,47 +127,22 @@ def _streams(groups: dict[str, list[dict[str, Any]]]) -> dict[str, np.ndarray]:
     return {name: np.ascontiguousarray(stream, np.int32) for name, stream in streams.items()}
 
 
-def _packed(groups: list[dict[str, Any]]) -> np.ndarray:
+def _packed(groups: list[Group]) -> np.ndarray:
     """Completions end to end, siblings side by side, cut to the shortest sequence."""
     rows: list[list[int]] = [[] for _ in range(SHAPE[0])]
-    size = max(len(group["outputs"]) for group in groups)
+    size = max(len(group.outputs) for group in groups)
     for number, group in enumerate(groups):
         first = number * size % SHAPE[0]
-        for member, output in enumerate(group["outputs"]):
-            rows[(first + member) % SHAPE[0]] += output
+        for member, output in enumerate(group.outputs):
+            rows[(first + member) % SHAPE[0]] += output.tolist()
     length = min(SHAPE[1], *(len(row) for row in rows))
     return np.array([row[:length] for row in rows])
 
 
-def _read_groups(path: Path, tokenizer: Path | None) -> list[dict[str, Any]]:
-    encode = _encoder(tokenizer) if tokenizer else None
-    groups: dict[str, dict[str, Any]] = {}
-    with gzip.open(path, "rt") as lines:
-        for line in lines:
-            row = json.loads(line)
-            group = groups.setdefault(str(row["group"]), {"prompt": [], "outputs": []})
-            group["prompt"] = row.get("prompt_token_ids") or group["prompt"]
-            output = row["output_token_ids"] if "output_token_ids" in row else encode(row["text"])
-            group["outputs"].append(output)
-    return list(groups.values())
-
-
-def _encoder(folder: Path) -> Any:
-    from tokenizers import Tokenizer  # noqa: PLC0415 - only for completions given as text
-
-    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    return lambda text: tokenizer.encode(text, add_special_tokens=False).ids
-
-
 def _parse_args() -> argparse.Namespace:
-    def named_path(text: str) -> tuple[str, Path]:
-        name, path = text.split("=", 1)
-        return name, Path(path)
-
     parser = argparse.ArgumentParser()
     parser.add_argument("--arctic-python")
-    parser.add_argument("--completions", type=named_path, action="append", default=[])
-    parser.add_argument("--tokenizer", type=Path)
+    add_options(parser)
     return parser.parse_args()
 
 
