@@ -1,6 +1,5 @@
 """A draft server and clients in real processes, some of which die."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from seer.drafting.remote_server import RemoteServer
 from seer.drafting.server_process import ServerProcess
 from seer.drafting.suffix_tree import DraftSettings
 from seer.errors import EngineFailure
+from seer.subprocesses import child_environment
 
 KEY = GroupKey(4, 2)
 TEXT = list(range(10, 74))
@@ -76,8 +76,7 @@ def _drafted(client: DraftClient) -> list[int]:
 def test_a_killed_client_leaves_its_texts(server: ServerProcess) -> None:
     """What an instance pushed before it was killed is drafted elsewhere."""
     command = [sys.executable, "-c", OTHER_INSTANCE, server.address]
-    path = os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)
-    other = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path})
+    other = subprocess.Popen(command, env=child_environment())
     try:
         with _client(server.address) as client:
             _wait_for(lambda: client.stats.num_pulled_tokens == len(TEXT))
@@ -141,6 +140,16 @@ def test_nonsense_from_the_other_side_is_a_lost_server(tmp_path: Path) -> None:
             socket.send_multipart([socket.recv_multipart()[0], b"nonsense"])
             _wait_for(lambda: client.stats.num_lost > 0)
             assert client.group_keys == [KEY]
+
+
+def test_a_server_starts_where_temporary_files_lie_deep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its socket lies elsewhere, as a socket's path has to be short."""
+    deep = tmp_path / ("d" * 100)
+    deep.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(deep))
+    ServerProcess.start(vocab_size=100).close()
 
 
 def test_an_address_that_cannot_be_served_is_told() -> None:

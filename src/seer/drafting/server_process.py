@@ -9,7 +9,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Self
@@ -22,6 +21,7 @@ from seer.drafting.draft_server import DraftServer
 from seer.drafting.group_store import MAX_VOCAB_SIZE
 from seer.drafting.remote_server import RemoteServer
 from seer.errors import EngineFailure
+from seer.subprocesses import child_command, child_environment, private_directory
 
 logger = logging.getLogger(__name__)
 
@@ -92,7 +92,7 @@ class ServerProcess:
 
         Raises EngineFailure with its last output when it does not come up.
         """
-        directory = Path(tempfile.mkdtemp(prefix="seer-draft-"))
+        directory = private_directory()
         hello = Hello(address=address or f"ipc://{directory}/socket", vocab_size=vocab_size)
         server = cls(_spawn(hello, directory / "output"), hello.address, directory)
         try:
@@ -139,14 +139,13 @@ class ServerProcess:
 
 
 def _spawn(hello: Hello, output: Path) -> "subprocess.Popen[bytes]":
-    import_path = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
     with output.open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "seer.drafting.server_process"],
+        process = subprocess.Popen(  # noqa: S603 - a module of ours
+            child_command("seer.drafting.server_process"),
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,
-            env={**os.environ, "PYTHONPATH": import_path},
+            env=child_environment(),
             start_new_session=True,  # an interrupt from the terminal is the owner's to handle
         )
     assert process.stdin is not None  # noqa: S101 - asked for

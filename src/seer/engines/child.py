@@ -1,20 +1,17 @@
 """A child process of ours: its private directory, its standard error, its end."""
 
 import asyncio
-import os
 import shutil
 import sys
-import tempfile
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
 from seer.errors import EngineFailure
+from seer.subprocesses import child_command, child_environment
 
 _TAIL_BYTES = 2000
-_MAX_SOCKET_PATH = 90
-"""Characters; a Unix socket's path may have about 100."""
 
 
 class Child:
@@ -74,27 +71,13 @@ class Child:
         return data[-_TAIL_BYTES:].decode(errors="replace").strip()
 
 
-def private_directory() -> Path:
-    """A new directory (mode 0700) whose path is short enough for a Unix socket."""
-    directory = tempfile.mkdtemp(prefix="seer-")
-    if len(directory) > _MAX_SOCKET_PATH:
-        Path(directory).rmdir()
-        directory = tempfile.mkdtemp(prefix="seer-", dir="/tmp")
-    return Path(directory)
-
-
 async def _start(module: str, directory: Path, environment: Mapping[str, str]) -> Process:
     with (directory / "stderr").open("wb") as log:
         return await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", module),
+            *child_command(module),
             stdin=PIPE,
             stdout=log,
             stderr=log,
-            env={**os.environ, **environment, "PYTHONPATH": _import_path()},
+            env=child_environment(environment),
             start_new_session=True,
         )
-
-
-def _import_path() -> str:
-    """Our import path: the child must find what we find."""
-    return os.pathsep.join(path or str(Path.cwd()) for path in sys.path)

@@ -11,10 +11,11 @@ from contextlib import AsyncExitStack
 import msgspec
 
 from seer.engines import messages
-from seer.engines.child import Child, private_directory
+from seer.engines.child import Child
 from seer.engines.process_engine import ProcessEngine
 from seer.errors import InvalidInput
 from seer.rollout.engine import Engine, EngineSpec, Tokenizer
+from seer.subprocesses import private_directory
 from seer.types import EngineInfo, InstanceSetup
 
 _HEARTBEATS_PER_LIMIT = 10

@@ -1,0 +1,33 @@
+"""Child processes of ours: how they are started, and where their files and sockets are.
+
+A child is a fresh interpreter with our import path, so that a user's script is not imported again.
+"""
+
+import os
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+_MAX_DIRECTORY = 90
+"""Characters; a Unix socket's path may have about 100, its name included."""
+
+
+def private_directory() -> Path:
+    """A new directory (mode 0700) whose path is short enough for a Unix socket in it."""
+    directory = tempfile.mkdtemp(prefix="seer-")
+    if len(directory) > _MAX_DIRECTORY:
+        Path(directory).rmdir()
+        directory = tempfile.mkdtemp(prefix="seer-", dir="/tmp")
+    return Path(directory)
+
+
+def child_command(module: str) -> list[str]:
+    """`python -m module`; the child's working directory is not put on its import path."""
+    return [sys.executable, "-P", "-m", module]
+
+
+def child_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Our environment and `extra`; the child finds every module that we find."""
+    import_path = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
+    return {**os.environ, **(extra or {}), "PYTHONPATH": import_path}
