@@ -2,12 +2,15 @@
 
 from dataclasses import replace
 
+import pytest
+
 from seer.costmodel.step_time import SurfaceStepTime
 from seer.rollout.events import KVSpilled
 from seer.rollout.trace import TraceRecord
 from seer.simulator.cluster import Cluster
 from seer.simulator.experiment import Case, Setting, controller_config, simulate
 from seer.simulator.length_model import draw_lengths, make_groups
+from seer.simulator.simulation import Fault
 from seer.simulator.workload import Workload
 
 CLUSTER = Cluster(
@@ -34,3 +37,14 @@ def test_a_pool_with_a_disk_spills_to_it() -> None:
     assert controller_config(CASE, setting).num_disk_slots == 500
     assert any(isinstance(record.event, KVSpilled) for record in records)
     assert controller_config(CASE, Setting(CLUSTER, WORKLOAD, None)).num_disk_slots == 0
+
+
+def test_a_lost_instance_is_idle_from_then_on() -> None:
+    """Its time after the loss is idle, and it is the first to finish."""
+    setting = Setting(CLUSTER, WORKLOAD, None)
+    calm = simulate(CASE, setting)
+    hit = simulate(CASE, setting, faults=[Fault(time_s=2.0, instance_id=1, kind="leave")])
+    assert hit.metrics.instances_lost == 1
+    assert hit.last_busy_s[1] <= 2.0
+    assert hit.idle_share == pytest.approx(hit.finish_gap_share / 2)
+    assert hit.idle_share > calm.idle_share >= 0
