@@ -1,0 +1,252 @@
+"""Settings of a training run: one struct, from which TOML names, flags and help follow.
+
+What is checked here needs neither a model nor a task. Sampling values are checked by
+SamplingParams, scheduling values by RolloutConfig, task parameters by the tasks themselves.
+"""
+
+import math
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from seer.drafting.config import OFF, DraftingConfig
+from seer.errors import InvalidInput
+from seer.scheduling.policies import make_policy
+
+BASELINE_POLICY = "group_round_robin"
+"""Undivided groups dealt over the instances, as veRL does (paper section 5.1)."""
+
+ORACLE = "oracle"
+
+AnswerForm = Literal["whole", "tag", "last_number"]
+SINKS = ("tensorboard", "wandb")
+
+
+def _help(text: str) -> msgspec.Meta:
+    return msgspec.Meta(description=text)
+
+
+class TaskConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One reasoning-gym task among those trained on."""
+
+    name: str
+    """A task of reasoning-gym, such as chain_sum."""
+    weight: float = 1.0
+    """Its share of the items, relative to the other tasks' weights."""
+    params: dict[str, Any] = {}
+    """Parameters of the task's generator; the task itself checks them."""
+    answer: AnswerForm = "tag"
+    """Where the answer is: the whole response, the last <answer> tag, or the last number."""
+    suffix: str | None = None
+    """Text after the question; None: one that asks for that form of the answer."""
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.weight) and self.weight > 0):
+            raise InvalidInput("tasks.weight", self.weight, "allowed: a number > 0")
+        fixed = sorted({"seed", "size"} & self.params.keys())
+        if fixed:
+            allowed = "allowed: parameters other than seed and size, which the run sets"
+            raise InvalidInput("tasks.params", ", ".join(fixed), allowed)
+
+
+MINIMUM = {
+    "num_items": 1,
+    "held_out_items": 0,
+    "group_size": 2,
+    "batch_size": 2,
+    "micro_batch_size": 1,
+    "steps": 1,
+    "warmup_steps": 0,
+    "instances": 1,
+    "kv_tokens": 1,
+    "max_running": 1,
+    "chunk_size": 0,
+    "max_spread": 0,
+    "pull_gap_tokens": 0,
+    "pool_bytes": 0,
+    "reward_workers": 1,
+    "eval_every": 0,
+    "checkpoint_every": 1,
+    "keep_checkpoints": 1,
+    "sample_prompts": 0,
+}
+"""Least allowed values of whole numbers."""
+
+POSITIVE = ("learning_rate", "temperature", "reward_timeout_s")
+FINITE = ("beta", "format_bonus", "reward_on_error", "eval_temperature")
+
+MAY_DIFFER = frozenset(
+    {
+        *("steps", "out", "resume", "log", "sample_prompts"),
+        *("eval_every", "checkpoint_every", "keep_checkpoints"),
+        *("instances", "kv_tokens", "max_running", "pool_bytes", "reward_workers"),
+        *("policy", "chunk_size", "max_spread", "pull_gap_tokens"),
+        *("drafting", "warm_start", "baseline"),
+    }
+)
+"""Settings that a resumed run may change: in float32 none of them changes what is learned."""
+
+
+class TrainConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Settings of `seer train`. Raises InvalidInput on a bad or contradictory value."""
+
+    tasks: Annotated[
+        list[TaskConfig], _help("reasoning-gym tasks: name, weight, params, answer, suffix")
+    ]
+    num_items: Annotated[int, _help("training items, dealt over the tasks by weight")] = 1000
+    held_out_items: Annotated[
+        int, _help("items for evaluation; no training item asks the same question")
+    ] = 200
+    model: Annotated[
+        str | None,
+        _help("model directory in Hugging Face format (default: SmolLM2-135M-Instruct)"),
+    ] = None
+    dtype: Annotated[str, _help("float32 or bfloat16, of the trainer and of the rollout")] = (
+        "float32"
+    )
+    device: Annotated[str, _help("cpu or cuda")] = "cpu"
+
+    steps: Annotated[int, _help("optimiser steps, each with a rollout of its own")] = 100
+    group_size: Annotated[int, _help("responses for each prompt")] = 8
+    batch_size: Annotated[
+        int, _help("responses a step: prompts times group_size, so a multiple of it")
+    ] = 32
+    micro_batch_size: Annotated[
+        int, _help("responses in one forward and backward pass; divides batch_size")
+    ] = 8
+    learning_rate: Annotated[float, _help("of AdamW, constant after the warm-up")] = 1e-5
+    warmup_steps: Annotated[int, _help("steps over which the learning rate rises from 0")] = 0
+    beta: Annotated[float, _help("weight of the KL term against the first model; 0 is none")] = 0.0
+    max_tokens: Annotated[int, _help("limit of output tokens of a response")] = 256
+    temperature: Annotated[float, _help("softmax temperature of the rollout")] = 1.0
+    seed: Annotated[int, _help("key of the training items, their order and every draw")] = 0
+
+    instances: Annotated[int, _help("model instances, each a process")] = 2
+    kv_tokens: Annotated[int, _help("tokens of KV that one instance holds")] = 8192
+    max_running: Annotated[int, _help("requests that one instance runs at once")] = 32
+    policy: Annotated[
+        str, _help("divided, seer, context_aware, interleaved or group_round_robin")
+    ] = "divided"
+    chunk_size: Annotated[
+        int, _help("tokens a request generates before it is placed anew; 0 is all of them")
+    ] = 32
+    max_spread: Annotated[
+        int, _help("difference of running requests up to which cached KV decides the placement")
+    ] = 8
+    pull_gap_tokens: Annotated[
+        int, _help("cached tokens by which another instance must lead for KV to be moved")
+    ] = 0
+    pool_bytes: Annotated[int, _help("host memory for KV that leaves its instance")] = 256 << 20
+    drafting: Annotated[
+        str,
+        _help("speculative decoding: off, seer, marginal (the paper's), or fixed:N guesses a step"),
+    ] = OFF
+    warm_start: Annotated[
+        bool, _help("draft from what earlier weights wrote to the same prompts too")
+    ] = False
+    baseline: Annotated[
+        bool, _help("undivided rollout without drafting, whatever policy and drafting say")
+    ] = False
+
+    reward_function: Annotated[
+        str | None,
+        _help("module:function or file.py:function instead of the tasks' verifiers"),
+    ] = None
+    partial_credit: Annotated[
+        bool, _help("reward the verifier's score as it is, not only a full one")
+    ] = False
+    format_bonus: Annotated[
+        float, _help("added to the reward when there is an answer in the form asked for")
+    ] = 0.0
+    reward_workers: Annotated[int, _help("processes that compute rewards")] = 2
+    reward_timeout_s: Annotated[float, _help("seconds after which a reward call is ended")] = 10.0
+    reward_on_error: Annotated[
+        float, _help("reward of a response whose reward call raised or was ended")
+    ] = 0.0
+
+    eval_every: Annotated[
+        int, _help("steps between evaluations; 0 is only before and after training")
+    ] = 10
+    eval_temperature: Annotated[float, _help("temperature of evaluation; 0 is greedy")] = 0.0
+    checkpoint_every: Annotated[int, _help("steps between checkpoints")] = 10
+    keep_checkpoints: Annotated[int, _help("newest checkpoints that stay")] = 2
+
+    out: Annotated[str, _help("directory for the results; must be empty unless resumed")] = (
+        "out/train"
+    )
+    log: Annotated[
+        list[str],
+        _help("tensorboard, wandb, besides the console and metrics.jsonl (repeatable)"),
+    ] = []
+    sample_prompts: Annotated[
+        int | None, _help("prompts a step whose responses are saved (default: all)")
+    ] = None
+    resume: Annotated[bool, _help("go on from the newest complete checkpoint in `out`")] = False
+
+    def __post_init__(self) -> None:
+        if not self.tasks:
+            raise InvalidInput("tasks", [], "allowed: at least one table [[tasks]] with a name")
+        self._check_numbers()
+        self._check_batch()
+        self._check_contradictions()
+        DraftingConfig(budget=self.drafting)
+        make_policy(self.policy)
+        foreign = [name for name in self.log if name not in SINKS]
+        if foreign:
+            raise InvalidInput("log", ", ".join(foreign), f"allowed: {', '.join(SINKS)}")
+        if self.policy == ORACLE:
+            allowed = "allowed: a policy that needs no lengths known in advance"
+            raise InvalidInput("policy", self.policy, allowed)
+
+    @property
+    def prompts_per_step(self) -> int:
+        """Groups of one step's rollout."""
+        return self.batch_size // self.group_size
+
+    @property
+    def rollout_policy(self) -> str:
+        """The policy that runs: the baseline's where it is asked for."""
+        return BASELINE_POLICY if self.baseline else self.policy
+
+    @property
+    def rollout_drafting(self) -> DraftingConfig:
+        """The drafting that runs: none in the baseline."""
+        if self.baseline:
+            return DraftingConfig()
+        return DraftingConfig(budget=self.drafting, warm_start=self.warm_start)
+
+    @property
+    def evaluates(self) -> bool:
+        """Whether there are held-out items."""
+        return self.held_out_items > 0
+
+    def _check_numbers(self) -> None:
+        for name, least in MINIMUM.items():
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise InvalidInput(name, value, f"allowed: an integer >= {least}")
+        for name in POSITIVE:
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value > 0):
+                raise InvalidInput(name, value, "allowed: a finite number > 0")
+        for name in FINITE:
+            value = getattr(self, name)
+            if not math.isfinite(value):
+                raise InvalidInput(name, value, "allowed: a finite number")
+
+    def _check_batch(self) -> None:
+        if self.batch_size % self.group_size:
+            allowed = f"allowed: a multiple of group_size, {self.group_size}"
+            raise InvalidInput("batch_size", self.batch_size, allowed)
+        if self.batch_size % self.micro_batch_size:
+            allowed = f"allowed: a divisor of batch_size, {self.batch_size}"
+            raise InvalidInput("micro_batch_size", self.micro_batch_size, allowed)
+
+    def _check_contradictions(self) -> None:
+        if self.reward_function is not None:
+            for name in ("partial_credit", "format_bonus"):
+                if getattr(self, name):
+                    allowed = "allowed with the tasks' verifiers, not with a reward_function"
+                    raise InvalidInput(name, getattr(self, name), allowed)
+        if self.warm_start and self.drafting == OFF:
+            raise InvalidInput("warm_start", True, "allowed: false while drafting is off")
