@@ -49,11 +49,15 @@ class CpuOps {
     ops_.add_rms_norm(dtype_, rows, dim, at(x), at(residual), at(weight), eps_, at(out));
   }
 
-  void set_batch(int num_rows, int num_seqs, Address positions, Address row_seq,
-                 Address query_start, Address block_table, int table_stride) {
+  void set_batch(int num_rows, int num_seqs, Address positions, Address slots, Address seen,
+                 Address also_seen, Address row_seq, Address query_start, Address block_table,
+                 int table_stride) {
     batch_ = {num_rows,
               num_seqs,
               at<const int32_t>(positions),
+              at<const int32_t>(slots),
+              at<const int32_t>(seen),
+              at<const int32_t>(also_seen),
               at<const int32_t>(row_seq),
               at<const int32_t>(query_start),
               at<const int32_t>(block_table),
@@ -68,6 +72,12 @@ class CpuOps {
 
   void silu_mul(int rows, int dim, Address gate_up, Address out) const {
     ops_.silu_mul(dtype_, rows, dim, at(gate_up), at(out));
+  }
+
+  void move_tokens(Address memory, int64_t block_stride, int64_t layer_stride, int num_layers,
+                   int count, Address moves) const {
+    ops_.move_tokens(dtype_, shape_, at(memory), block_stride, layer_stride, num_layers, count,
+                     at<const int32_t>(moves));
   }
 
   void sample(int rows, int vocab, Address logits, Address how, bool raw, Address tokens,
@@ -99,5 +109,6 @@ NB_MODULE(_cpu_ops, m) {
       .def("set_batch", &CpuOps::set_batch)
       .def("attend", &CpuOps::attend, nogil)
       .def("silu_mul", &CpuOps::silu_mul)
+      .def("move_tokens", &CpuOps::move_tokens)
       .def("sample", &CpuOps::sample, nogil);
 }

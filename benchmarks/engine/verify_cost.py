@@ -21,6 +21,7 @@ from seer.engines.local.rotary import rope_table
 from seer.engines.local.sampling import sample_params
 from seer.engines.local.spec import BLOCK_TOKENS
 from seer.engines.local.weights import load_weights
+from seer.engines.serving.draft import chain
 from seer.engines.serving.step_model import Rows
 from seer.types import SamplingParams
 
@@ -54,10 +55,11 @@ class Stepper:
         blocks = (context + width) // BLOCK_TOKENS + 1
         sequences = [
             Rows(
-                token_ids=[100 + i] * width,
+                token_ids=[100 + i],
                 first_position=context,
                 blocks=range(i * blocks, (i + 1) * blocks),
-                num_logits=width,
+                samples=True,
+                draft=chain([100 + i] * (width - 1)),
             )
             for i in range(batch)
         ]

@@ -7,8 +7,8 @@ import sys
 from protocol import serve
 
 from seer.engines.local.spec import LocalSpec
-from seer.rollout.engine import Engine
-from seer.types import Chunk, InstanceSetup, RequestId, SamplingParams
+from seer.rollout.engine import Engine, InstanceSetup
+from seer.types import Chunk, RequestId, SamplingParams
 
 KV_TOKENS = 49_152
 

@@ -145,10 +145,13 @@ void block_scores_rows(int rows, const T* keys, const typename KVLayout<T>::Scal
   }
 }
 
-// probs[0:length] = e^(score - max), zero up to `padded`; returns 1 / sum.
+// probs = e^(score - max) of what the row sees (see BatchLayout), zero elsewhere up to `padded`;
+// returns 1 / sum.
 template <typename T>
-float softmax_row(float* scores, int length, int padded, T* probs) {
-  for (int t = length; t < padded; ++t) scores[t] = -1e30f;
+float softmax_row(float* scores, int seen, uint32_t also_seen, int padded, T* probs) {
+  for (int t = seen; t < padded; ++t, also_seen >>= 1) {
+    if ((also_seen & 1u) == 0) scores[t] = -1e30f;
+  }
   Vec top = splat(-1e30f);
   for (int t = 0; t < padded; t += kLanes) top = max(top, load_vec(scores + t));
   const float highest = max(top);
@@ -172,14 +175,15 @@ struct AttentionItem {
 class ItemRows {
  public:
   ItemRows(const AttentionShape& shape, const BatchLayout& batch, const AttentionItem& item)
-      : positions_(batch.positions + batch.query_start[item.seq]),
+      : seen_(batch.seen + batch.query_start[item.seq]),
+        also_seen_(batch.also_seen + batch.query_start[item.seq]),
         first_token_(batch.query_start[item.seq]),
         first_row_(item.first_row),
         first_head_(item.kv_head * (shape.num_heads / shape.num_kv_heads)),
         group_(shape.num_heads / shape.num_kv_heads),
         num_heads_(shape.num_heads),
         dim_(shape.head_dim),
-        num_blocks_((length(item.num_rows - 1) + kBlockTokens - 1) / kBlockTokens) {}
+        num_blocks_((longest(item.num_rows) + kBlockTokens - 1) / kBlockTokens) {}
 
   // Offset of row r's head vector in [rows, heads, dim].
   int64_t offset(int r) const {
@@ -188,14 +192,27 @@ class ItemRows {
     return (token * num_heads_ + first_head_ + row % group_) * dim_;
   }
 
-  // Tokens that row r attends to.
-  int length(int r) const { return positions_[(first_row_ + r) / group_] + 1; }
+  // What row r attends to, as in BatchLayout.
+  int seen(int r) const { return seen_[(first_row_ + r) / group_]; }
+  uint32_t also_seen(int r) const {
+    return static_cast<uint32_t>(also_seen_[(first_row_ + r) / group_]);
+  }
 
-  // Blocks that the last row, which sees most, attends to.
+  // Blocks that hold all that any of the rows attends to.
   int num_blocks() const { return num_blocks_; }
 
  private:
-  const int32_t* positions_;
+  int longest(int num_rows) const {
+    int most = 0;
+    for (int r = 0; r < num_rows; ++r) {
+      const uint32_t bits = also_seen(r);
+      most = std::max(most, seen(r) + (bits != 0 ? 32 - __builtin_clz(bits) : 0));
+    }
+    return most;
+  }
+
+  const int32_t* seen_;
+  const int32_t* also_seen_;
   int first_token_;
   int first_row_;
   int first_head_;
@@ -234,7 +251,8 @@ void attend_item(const AttentionShape& shape, const BatchLayout& batch, const La
   float inverse[kTileRows];
   for (int r = 0; r < item.num_rows; ++r) {
     float* row = scratch.scores.data() + static_cast<int64_t>(r) * padded;
-    inverse[r] = softmax_row(row, rows_of.length(r), padded, scratch.probs.data() + int64_t{r} * padded);
+    inverse[r] = softmax_row(row, rows_of.seen(r), rows_of.also_seen(r), padded,
+                             scratch.probs.data() + int64_t{r} * padded);
   }
   for (int r = 0; r < item.num_rows; r += kValueRows) {
     const int rows = std::min(kValueRows, item.num_rows - r);

@@ -213,16 +213,26 @@ inline __mmask16 first_lanes(int count) {
   return static_cast<__mmask16>((1u << std::clamp(count, 0, kLanes)) - 1u);
 }
 
-// Scores of one row in a chunk to probabilities, of which `visible` tokens are not masked; what was
-// summed before is rescaled when the highest score rises. `factor` turns scores to powers of two.
-inline void chunk_softmax(int row, int visible, int num_blocks, float factor, int dim,
-                          AmxScratch& s) {
+// Lanes that a row sees of 16 slots of which the first `left` come before its `seen`; see
+// BatchLayout.
+inline __mmask16 seen_lanes(int left, uint32_t also_seen) {
+  uint32_t others = 0;
+  if (left >= 0 && left < kLanes) others = also_seen << left;
+  if (left < 0 && left > -32) others = also_seen >> -left;
+  return static_cast<__mmask16>(first_lanes(left) | others);
+}
+
+// Scores of one row in a chunk to probabilities; `seen` is counted from the chunk's first slot. What
+// was summed before is rescaled when the highest score rises. `factor` turns scores to powers of two.
+inline void chunk_softmax(int row, int seen, uint32_t also_seen, int num_blocks, float factor,
+                          int dim, AmxScratch& s) {
   __m512 highest = _mm512_set1_ps(s.top[row]);
   for (int b = 0; b < num_blocks; ++b) {
     const float* scores = s.scores[b][row];
-    const int left = visible - b * kBlockTokens;
-    highest = _mm512_mask_max_ps(highest, first_lanes(left), highest, _mm512_load_ps(scores));
-    highest = _mm512_mask_max_ps(highest, first_lanes(left - kLanes), highest,
+    const int left = seen - b * kBlockTokens;
+    highest = _mm512_mask_max_ps(highest, seen_lanes(left, also_seen), highest,
+                                 _mm512_load_ps(scores));
+    highest = _mm512_mask_max_ps(highest, seen_lanes(left - kLanes, also_seen), highest,
                                  _mm512_load_ps(scores + kLanes));
   }
   const float top = _mm512_reduce_max_ps(highest);
@@ -231,11 +241,11 @@ inline void chunk_softmax(int row, int visible, int num_blocks, float factor, in
   __m512 total = _mm512_setzero_ps();
   for (int b = 0; b < num_blocks; ++b) {
     const float* scores = s.scores[b][row];
-    const int left = visible - b * kBlockTokens;
+    const int left = seen - b * kBlockTokens;
     const __m512 low = _mm512_maskz_mov_ps(
-        first_lanes(left), exp2_vec(_mm512_fmadd_ps(_mm512_load_ps(scores), scale, shift)));
+        seen_lanes(left, also_seen), exp2_vec(_mm512_fmadd_ps(_mm512_load_ps(scores), scale, shift)));
     const __m512 high = _mm512_maskz_mov_ps(
-        first_lanes(left - kLanes),
+        seen_lanes(left - kLanes, also_seen),
         exp2_vec(_mm512_fmadd_ps(_mm512_load_ps(scores + kLanes), scale, shift)));
     total = _mm512_add_ps(total, _mm512_add_ps(low, high));
     const __m512bh both = _mm512_cvtne2ps_pbh(high, low);
@@ -288,7 +298,8 @@ void attend_tiles(const AttentionShape& shape, const BatchLayout& batch, const L
     BlockPrefetch chunk_values(values, kv.block_stride, table, blocks, dim);
     for (int r = 0; r < item.num_rows; ++r) {
       chunk_values.advance(r + 1, item.num_rows);
-      chunk_softmax(r, rows_of.length(r) - start * kBlockTokens, blocks, factor, dim, s);
+      chunk_softmax(r, rows_of.seen(r) - start * kBlockTokens, rows_of.also_seen(r), blocks, factor,
+                    dim, s);
     }
     const int next = std::clamp(rows_of.num_blocks() - start - kChunkBlocks, 0, kChunkBlocks);
     BlockPrefetch next_keys(keys, kv.block_stride, table + kChunkBlocks, next, dim);

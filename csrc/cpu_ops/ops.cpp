@@ -124,6 +124,19 @@ void attend(const AttentionShape& shape, const BatchLayout& batch, const LayerKV
 }
 
 template <typename T>
+void move_tokens(const AttentionShape& shape, T* memory, int64_t block_stride,
+                 int64_t layer_stride, int num_layers, int count, const int32_t* moves) {
+  for (int i = 0; i < count; ++i) {
+    const int32_t* move = moves + 4 * i;
+    for (int layer = 0; layer < num_layers; ++layer) {
+      T* part = memory + layer * layer_stride;
+      move_token<T>(shape, part + move[0] * block_stride, move[1], part + move[2] * block_stride,
+                    move[3]);
+    }
+  }
+}
+
+template <typename T>
 void sample(int rows, int vocab, const T* logits, const SampleRow* how, bool raw, int32_t* tokens,
             float* logprobs) {
 #pragma omp parallel
@@ -175,6 +188,14 @@ void attend_any(DType dtype, const AttentionShape& shape, const BatchLayout& bat
   });
 }
 
+void move_tokens_any(DType dtype, const AttentionShape& shape, void* memory, int64_t block_stride,
+                     int64_t layer_stride, int num_layers, int count, const int32_t* moves) {
+  by_dtype(dtype, [&](auto tag) {
+    using T = decltype(tag);
+    move_tokens<T>(shape, out_of<T>(memory), block_stride, layer_stride, num_layers, count, moves);
+  });
+}
+
 void silu_mul_any(DType dtype, int rows, int dim, const void* gate_up, void* out) {
   by_dtype(dtype, [&](auto tag) {
     using T = decltype(tag);
@@ -194,6 +215,6 @@ void sample_any(DType dtype, int rows, int vocab, const void* logits, const Samp
 
 extern const OpsTable SEER_ISA;
 const OpsTable SEER_ISA = {SEER_NAME(SEER_ISA), add_rms_norm_any, attend_any, silu_mul_any,
-                           sample_any};
+                           move_tokens_any, sample_any};
 
 }  // namespace seer

@@ -24,12 +24,18 @@ struct AttentionShape {
   float qk_norm_eps;      // used only with qk norm weights
 };
 
-// One ragged step: row r is a token at positions[r] of sequence row_seq[r]; the rows of a sequence
-// are consecutive and its positions ascending by one.
+// One ragged step: row r is a token of sequence row_seq[r]; the rows of a sequence are consecutive.
+// Its KV is written to slot slots[r] under the sequence's block table. It attends to slots 0 to
+// seen[r] - 1, and to slot seen[r] + i where bit i of also_seen[r] is set: a draft tree's node sees
+// its ancestors and itself. Rows that are no such nodes have slots = positions, seen = positions + 1
+// and no bits.
 struct BatchLayout {
   int num_rows;
   int num_seqs;
-  const int32_t* positions;     // [num_rows]
+  const int32_t* positions;     // [num_rows]: place in the text, for the rotary embedding
+  const int32_t* slots;         // [num_rows]
+  const int32_t* seen;          // [num_rows], at least 1
+  const int32_t* also_seen;     // [num_rows], 32 bits
   const int32_t* row_seq;       // [num_rows]
   const int32_t* query_start;   // [num_seqs + 1]: first row of each sequence
   const int32_t* block_table;   // [num_seqs, table_stride]
@@ -71,6 +77,11 @@ struct OpsTable {
 
   // out = silu(gate) * up, gate_up [rows, 2 * dim].
   void (*silu_mul)(DType, int rows, int dim, const void* gate_up, void* out);
+
+  // Copies the KV of single tokens within `memory` (block 0's first layer), in all layers and in
+  // order: moves [count, 4] of source block, offset in it, target block, offset in it.
+  void (*move_tokens)(DType, const AttentionShape&, void* memory, int64_t block_stride,
+                      int64_t layer_stride, int num_layers, int count, const int32_t* moves);
 
   // Inverse CDF over the processed distribution, tokens in id order. `raw` asks for the
   // log-probability under the unprocessed distribution. logits [rows, vocab].

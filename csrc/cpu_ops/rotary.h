@@ -1,4 +1,5 @@
 // Rotary embedding, optional per-head norms, and writing keys and values to their blocks.
+// Also moving the KV of single tokens from place to place.
 #pragma once
 
 #include <cmath>
@@ -50,8 +51,9 @@ void store_row(const AttentionShape& shape, const BatchLayout& batch, const Laye
     for (int d = 0; d < dim; ++d) from_float(head[d], query + h * dim + d);
   }
   const int32_t* table = batch.block_table + int64_t{batch.row_seq[row]} * batch.table_stride;
-  const int offset = position % kBlockTokens;
-  T* keys = static_cast<T*>(kv.kv_base) + table[position / kBlockTokens] * kv.block_stride;
+  const int slot = batch.slots[row];
+  const int offset = slot % kBlockTokens;
+  T* keys = static_cast<T*>(kv.kv_base) + table[slot / kBlockTokens] * kv.block_stride;
   const int64_t head_size = int64_t{dim} * kBlockTokens;
   T* values = keys + shape.num_kv_heads * head_size;
   const T* key = in + shape.num_heads * dim;
@@ -61,6 +63,23 @@ void store_row(const AttentionShape& shape, const BatchLayout& batch, const Laye
     for (int d = 0; d < dim; ++d) {
       from_float(head[d], keys + h * head_size + KVLayout<T>::key_index(d, offset));
       values[h * head_size + KVLayout<T>::value_index(d, offset, dim)] = value[h * dim + d];
+    }
+  }
+}
+
+// One token's keys and values in one layer, from a place in one block to a place in another.
+template <typename T>
+void move_token(const AttentionShape& shape, const T* source, int from, T* target, int to) {
+  const int dim = shape.head_dim;
+  const int64_t head_size = int64_t{dim} * kBlockTokens;
+  const int64_t values = shape.num_kv_heads * head_size;
+  for (int h = 0; h < shape.num_kv_heads; ++h) {
+    const int64_t head = h * head_size;
+    for (int d = 0; d < dim; ++d) {
+      using Layout = KVLayout<T>;
+      target[head + Layout::key_index(d, to)] = source[head + Layout::key_index(d, from)];
+      target[values + head + Layout::value_index(d, to, dim)] =
+          source[values + head + Layout::value_index(d, from, dim)];
     }
   }
 }

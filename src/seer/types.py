@@ -180,6 +180,10 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True):
     """Pool entries to take KV from where the instance does not hold it; best effort."""
     weight_version: int = 0
     """Version of the weights that must generate it; an engine with other weights fails it."""
+    is_probe: bool = False
+    """Whether the request is its group's probe (paper section 4.1)."""
+    draft_weight: float = 1.0
+    """What a token of it is worth to the rollout, where drafts of several requests compete."""
 
 
 class ChunkProgress(msgspec.Struct, frozen=True, kw_only=True):
@@ -210,6 +214,10 @@ class ChunkStats(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens guessed and verified (speculative decoding)."""
     num_accepted: int = 0
     """Those among them that became part of the response."""
+    drafted_by_position: tuple[int, ...] = ()
+    """Steps whose draft reached the first, second, ... place behind the text."""
+    accepted_by_position: tuple[int, ...] = ()
+    """Steps in which a guess at that place, and at all before it, was right."""
 
 
 class InstanceLoad(msgspec.Struct, frozen=True, kw_only=True):
@@ -219,6 +227,10 @@ class InstanceLoad(msgspec.Struct, frozen=True, kw_only=True):
     num_running: int
     num_waiting: int
     """Requests that the instance holds but does not run (no free blocks)."""
+    step_s: float = 0.0
+    """Seconds of steps since its last report."""
+    draft_s: float = 0.0
+    """Seconds of drafting among them."""
 
 
 class ChunkResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -254,6 +266,8 @@ class EngineInfo(msgspec.Struct, frozen=True, kw_only=True):
     max_running_requests: int
     max_context_tokens: int
     vocab_size: int
+    verifies_drafts: bool = False
+    """Whether a step can verify guessed tokens (speculative decoding)."""
 
     @property
     def kv_capacity_tokens(self) -> int:
@@ -272,15 +286,6 @@ class PoolAddress(msgspec.Struct, frozen=True, kw_only=True):
     num_disk_slots: int
     payload_bytes: int
     """KV bytes a slot holds; each slot has a header besides (`kvpool/slots.py`)."""
-
-
-class InstanceSetup(msgspec.Struct, frozen=True, kw_only=True):
-    """What one instance is told at launch."""
-
-    instance_id: int
-    pool: PoolAddress | None = None
-    cpus: tuple[int, ...] = ()
-    """Processors that its threads are pinned to; empty: not pinned, all of them."""
 
 
 class GroupSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

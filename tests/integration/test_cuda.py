@@ -25,15 +25,13 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("drafting", ["off", "fixed:4"])
+@pytest.mark.parametrize("drafting", ["off", "fixed:4", "seer"])
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 def test_conformance(check: Check, drafting: str, tmp_path: Path) -> None:
     """The local engine keeps the contract of engines on a GPU too."""
     make_tiny_model("llama", tmp_path)
-    spec = LocalSpec(
-        model=str(tmp_path), dtype="float32", device="cuda", kv_tokens=16 * 32, drafting=drafting
-    )
-    run_check(check, Subject(spec=spec, weights_path=str(tmp_path)))
+    spec = LocalSpec(model=str(tmp_path), dtype="float32", device="cuda", kv_tokens=16 * 32)
+    run_check(check, Subject(spec=spec, weights_path=str(tmp_path), drafting=drafting))
 
 
 @pytest.mark.parametrize("name", TINY_MODELS)
@@ -52,7 +50,7 @@ def test_graphs_give_the_logits_of_transformers(name: str, tmp_path: Path) -> No
 
     def feed(start: int, end: int) -> torch.Tensor:
         rows = [
-            Rows(token_ids=t[start:end], first_position=start, blocks=b, num_logits=1)
+            Rows(token_ids=t[start:end], first_position=start, blocks=b, samples=True)
             for t, b in zip(texts, tables, strict=True)
         ]
         return forward(build_batch(rows, device)).cpu()

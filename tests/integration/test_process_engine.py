@@ -16,7 +16,8 @@ from seer.engines.process import ProcessSpec
 from seer.engines.process_engine import ProcessEngine
 from seer.engines.scripted import ScriptedSpec
 from seer.errors import EngineFailure, InstanceLost, InvalidInput
-from seer.types import ChunkResult, DropKV, InstanceSetup, KVKey, RequestId
+from seer.rollout.engine import InstanceSetup
+from seer.types import ChunkResult, DropKV, KVKey, RequestId
 from support.conformance import CHECKS, Check, run_check
 from support.failing import CrashingSpec, RefusingSpec
 from support.subjects import Subject, ignore

@@ -11,10 +11,12 @@ from random import Random
 
 import pytest
 
+from seer.drafting.config import DraftingConfig
 from seer.engines.scripted import ScriptedSpec
 from seer.engines.scripted_model import ScriptedModel, scripted_output
+from seer.engines.serving.draft import ROOT, Draft, chain
 from seer.engines.serving.drafting import Drafter, NoDrafts
-from seer.engines.serving.group_drafter import GroupDrafter
+from seer.engines.serving.group_drafter import make_drafter
 from seer.engines.serving.step_loop import StepLoop, StepOutput
 from seer.kvpool.pool import PoolConfig, PoolOwner
 from seer.kvpool.slots import slot_bytes
@@ -78,9 +80,19 @@ class WildDrafter:
         self._expected[name] = scripted_output(SPEC.shape, 1, chunk.sampling_group, name.member)
         self._lengths[name] = len(chunk.output_token_ids)
 
-    def draft(self, request_ids: Sequence[RequestId], max_tokens: Sequence[int]) -> list[list[int]]:
-        assert len(request_ids) == len(max_tokens)
-        return [self._guess(name) for name in request_ids]
+    def draft(
+        self, request_ids: Sequence[RequestId], max_depths: Sequence[int], context_tokens: int
+    ) -> list[Draft]:
+        assert len(request_ids) == len(max_depths)
+        assert context_tokens >= len(request_ids)
+        self._drafts = [self._guess(name) for name in request_ids]
+        return self._drafts
+
+    def learn(self, num_verified: Sequence[int], accepted: Sequence[Sequence[int]]) -> None:
+        for draft, count, nodes in zip(self._drafts, num_verified, accepted, strict=True):
+            assert count <= len(draft)
+            assert [draft.parents[node] for node in nodes] == [ROOT, *nodes][: len(nodes)]
+            assert all(node < count for node in nodes)
 
     def extend(self, request_id: RequestId, token_ids: Sequence[int]) -> None:
         start = self._lengths[request_id]
@@ -90,16 +102,30 @@ class WildDrafter:
     def end(self, request_id: RequestId) -> None:
         del self._lengths[request_id]
 
-    def drop_group(self, group: int) -> None:
-        """Nothing is kept for groups."""
+    def close(self) -> None:
+        """Nothing is open."""
 
-    def _guess(self, name: RequestId) -> list[int]:
+    def _guess(self, name: RequestId) -> Draft:
         length = self._random.choice([0, 0, 1, 3, 8, 60])
         guess = self._expected[name][self._lengths[name] :][:length]
         guess += [0, 7, 7] * (length // 3)
         if guess and self._random.random() < 0.6:
             guess[self._random.randrange(len(guess))] += 1
-        return guess
+        return self._among_others(guess) if self._random.random() < 0.5 else chain(guess)
+
+    def _among_others(self, guess: list[int]) -> Draft:
+        """The guess as one path of a tree, other nodes before, beside and behind its own."""
+        tokens: list[int] = []
+        parents: list[int] = []
+        last = ROOT
+        for token in guess:
+            for _ in range(self._random.choice([0, 0, 1, 2])):
+                parents.append(self._random.randrange(ROOT, len(tokens)))
+                tokens.append(self._random.choice([0, 7, 2 + token]))
+            parents.append(last)
+            last = len(tokens)
+            tokens.append(token)
+        return Draft(tokens, parents)
 
 
 class Play:
@@ -273,6 +299,6 @@ def _drafter(drafting: str, random: Random) -> Drafter:
         case "wild":
             return WildDrafter(random)
         case "group":
-            return GroupDrafter(8)
+            return make_drafter(DraftingConfig(budget="fixed:8"), SPEC.vocab_size, None)
         case _:
             return NoDrafts()

@@ -5,14 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from seer.engines.scripted import ScriptedTokenizer
-from seer.rollout.engine import Engine, OnProgress, Tokenizer
+from seer.rollout.engine import Engine, InstanceSetup, OnProgress, Tokenizer
 from seer.rollout.events import ChunkFinished, Event, KVExported
 from seer.types import (
     Chunk,
     ChunkResult,
     EngineInfo,
     ExportKV,
-    InstanceSetup,
     KVMove,
     KVMoved,
     RequestId,

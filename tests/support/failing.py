@@ -7,8 +7,8 @@ import msgspec
 
 from seer.engines.scripted import ScriptedSpec
 from seer.errors import InvalidInput
-from seer.rollout.engine import Engine, Tokenizer
-from seer.types import EngineInfo, InstanceSetup
+from seer.rollout.engine import Engine, InstanceSetup, Tokenizer
+from seer.types import EngineInfo
 
 
 class CrashingSpec(msgspec.Struct, frozen=True):

@@ -4,15 +4,15 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
+from seer.drafting.config import DraftingConfig
 from seer.kvpool.pool import PoolConfig, PoolOwner
-from seer.rollout.engine import Engine, EngineSpec
+from seer.rollout.engine import Engine, EngineSpec, InstanceSetup
 from seer.types import (
     Chunk,
     ChunkProgress,
     ChunkResult,
     DropKV,
     EngineInfo,
-    InstanceSetup,
     KVKey,
     PoolAddress,
     PoolEntry,
@@ -31,6 +31,7 @@ class Subject:
     spec: EngineSpec
     weights_path: str
     """A directory that `update_weights` takes."""
+    drafting: str = "off"
 
     @property
     def info(self) -> EngineInfo:
@@ -101,7 +102,9 @@ async def running(
     async with AsyncExitStack() as stack:
         engines = []
         for i in range(count):
-            engine = await subject.spec.launch(InstanceSetup(instance_id=i, pool=pool))
+            drafting = DraftingConfig(budget=subject.drafting)
+            setup = InstanceSetup(instance_id=i, pool=pool, drafting=drafting)
+            engine = await subject.spec.launch(setup)
             stack.push_async_callback(engine.close)
             engines.append(engine)
         yield engines

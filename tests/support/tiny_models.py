@@ -38,20 +38,21 @@ LLAMA3_ROPE = {
 TINY_MODELS = ("llama", "llama-untied-llama3-rope", "qwen2", "qwen3")
 
 
-def make_tiny_model(name: str, directory: Path) -> PreTrainedModel:
+def make_tiny_model(name: str, directory: Path, *, vocab_size: int = VOCAB) -> PreTrainedModel:
     """Save one of TINY_MODELS to `directory` in float32; returns transformers' own model of it."""
     torch.manual_seed(7)
     model: PreTrainedModel
+    sizes = {**SIZES, "vocab_size": vocab_size}
     match name:
         case "llama":
-            model = LlamaForCausalLM(LlamaConfig(**SIZES, tie_word_embeddings=True))
+            model = LlamaForCausalLM(LlamaConfig(**sizes, tie_word_embeddings=True))
         case "llama-untied-llama3-rope":
-            config = LlamaConfig(**SIZES, tie_word_embeddings=False, rope_parameters=LLAMA3_ROPE)
+            config = LlamaConfig(**sizes, tie_word_embeddings=False, rope_parameters=LLAMA3_ROPE)
             model = LlamaForCausalLM(config)
         case "qwen2":
-            model = Qwen2ForCausalLM(Qwen2Config(**SIZES, tie_word_embeddings=True))
+            model = Qwen2ForCausalLM(Qwen2Config(**sizes, tie_word_embeddings=True))
         case "qwen3":
-            config3 = Qwen3Config(**SIZES, head_dim=32, tie_word_embeddings=False)
+            config3 = Qwen3Config(**sizes, head_dim=32, tie_word_embeddings=False)
             model = Qwen3ForCausalLM(config3)
         case _:
             raise ValueError(name)

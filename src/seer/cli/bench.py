@@ -6,20 +6,18 @@ Each rollout has instances of its own: none inherits KV, memory or restarts from
 
 import itertools
 from dataclasses import replace
-from pathlib import Path
 
 import msgspec
 from rich.console import Console
 
 from seer.cli.bench_report import BenchRow, bench_table, difference_note
-from seer.cli.completions import encode_json
 from seer.cli.interrupt import run_interruptible
 from seer.cli.job import Job, prepare
+from seer.cli.json_rows import JsonRows
 from seer.cli.machine import current_commit, this_machine
 from seer.cli.messages import tell
 from seer.cli.session import generate
 from seer.cli.settings import ORACLE, BenchSettings
-from seer.errors import InvalidInput
 from seer.rollout.metrics import RolloutMetrics
 from seer.rollout.prompts import PromptItem
 from seer.rollout.results import GroupResult
@@ -33,7 +31,7 @@ Texts = dict[tuple[str, int], list[int]]
 
 def run_bench(settings: BenchSettings) -> None:
     """Run the same prompts under several policies and compare speed and responses."""
-    output = _open_json(settings.json)
+    output = JsonRows(settings.json)
     job = prepare(settings)
     rows: list[BenchRow] = []
     reference: Texts | None = None
@@ -51,14 +49,14 @@ def run_bench(settings: BenchSettings) -> None:
             row = _row(drafted_job, policy, repeat, metrics, first_throughput)
             num_different = sum(texts[key] != reference[key] for key in reference)
             rows.append(msgspec.structs.replace(row, differing_requests=num_different))
-            _append_json(output, rows[-1])
+            output.append([rows[-1]])
     console = Console(highlight=False)
     console.print(bench_table(rows), width=max(console.width, TABLE_WIDTH))
     console.print(difference_note(rows, job.num_requests), soft_wrap=True)
 
 
 def _with_drafting(job: Job, drafting: str) -> Job:
-    return replace(job, spec=msgspec.structs.replace(job.spec, drafting=drafting))
+    return replace(job, drafting=msgspec.structs.replace(job.drafting, budget=drafting))
 
 
 def _with_lengths(job: Job, texts: Texts) -> tuple[PromptItem, ...]:
@@ -82,7 +80,7 @@ def _measure(
         for each in group.completions:
             texts[group.prompt_id, each.member] = each.output_token_ids
 
-    tell(f"repeat {repeat + 1}, {policy}, drafting {job.spec.drafting}")
+    tell(f"repeat {repeat + 1}, {policy}, drafting {job.drafting.budget}")
     return run_interruptible(generate(job, policy, prompts, None, keep)), texts
 
 
@@ -91,7 +89,7 @@ def _row(
 ) -> BenchRow:
     return BenchRow(
         policy=policy,
-        drafting=job.spec.drafting,
+        drafting=job.drafting.budget,
         repeat=repeat,
         throughput_tokens_per_s=metrics.throughput_tokens_per_s,
         total_time_s=metrics.total_time_s,
@@ -104,6 +102,8 @@ def _row(
         acceptance_length=metrics.acceptance_length,
         drafted_tokens=metrics.drafted_tokens,
         accepted_tokens=metrics.accepted_tokens,
+        acceptance_by_position=metrics.acceptance_by_position,
+        draft_time_share=metrics.draft_time_share,
         ratio_to_first=metrics.throughput_tokens_per_s / first_throughput,
         differing_requests=0,
         seed=job.settings.seed,
@@ -111,23 +111,3 @@ def _row(
         machine=this_machine(),
         config=msgspec.structs.asdict(job.settings),
     )
-
-
-def _open_json(name: str | None) -> Path | None:
-    """An empty file for the rows, so that a bad path is refused before anything runs."""
-    if name is None:
-        return None
-    path = Path(name)
-    try:
-        path.write_bytes(b"")
-    except OSError as error:
-        raise InvalidInput(
-            "json", name, f"allowed: a file that can be written ({error})"
-        ) from error
-    return path
-
-
-def _append_json(path: Path | None, row: BenchRow) -> None:
-    if path is not None:
-        with path.open("ab") as file:
-            file.write(encode_json(row) + b"\n")

@@ -28,6 +28,10 @@ class BenchRow(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens a request gained by a decode step, bonus token included."""
     drafted_tokens: int
     accepted_tokens: int
+    acceptance_by_position: tuple[float, ...]
+    """Of the drafts that reached the first, second, ... place, the share accepted up to it."""
+    draft_time_share: float
+    """Part of the instances' step time that went into drafting."""
     ratio_to_first: float
     """Throughput over that of the first policy and drafting in the same repeat."""
     differing_requests: int
@@ -86,6 +90,7 @@ MEASURES: tuple[tuple[str, Callable[[BenchRow], float]], ...] = (
     ("KV moved MB", lambda row: row.kv_bytes_moved / 1e6),
     ("chunks in flight", lambda row: row.mean_running),
     ("tokens a step", lambda row: row.acceptance_length),
+    ("drafting, % of step time", lambda row: 100 * row.draft_time_share),
 )
 
 

@@ -106,6 +106,8 @@ def _speed(now: RolloutProgress) -> str:
     parts = [f"{now.num_output_tokens} tokens", f"{speed:.0f} tokens/s"]
     if now.tail_s is not None:
         parts.append(f"tail {now.tail_s:.0f}s")
+    if now.acceptance_length > 1:
+        parts.append(f"{now.acceptance_length:.2f} tokens a step")
     if now.preemptions:
         parts.append(f"{now.preemptions} preemptions")
     return ", ".join(parts)

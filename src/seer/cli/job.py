@@ -14,6 +14,8 @@ from seer.cli.journal import JournalHeader
 from seer.cli.model import model_dir
 from seer.cli.prompts import PromptRow, read_prompts
 from seer.cli.settings import Settings
+from seer.costmodel.profile_file import read_profile
+from seer.drafting.config import DraftingConfig
 from seer.engines.local.spec import LocalSpec
 from seer.engines.process import ProcessSpec
 from seer.errors import EngineFailure, InvalidInput
@@ -33,6 +35,7 @@ class Job:
     settings: Settings
     sampling: SamplingParams
     spec: LocalSpec
+    drafting: DraftingConfig
     prompts: tuple[PromptItem, ...]
     """In tokens, with the place of each as its sampling index."""
 
@@ -65,6 +68,7 @@ class Job:
             chunk_size=settings.chunk_size or None,
             placement=_placement(settings),
             pool=_pool(settings),
+            drafting=self.drafting,
             trace_path=trace_path,
         )
 
@@ -74,6 +78,7 @@ def prepare(settings: Settings) -> Job:
     sampling = settings.sampling
     for policy in settings.policy_names:
         make_policy(policy)
+    drafting = _drafting(settings)
     rows = read_prompts(settings.prompts, settings.num_prompts, settings.seed)
     _require_local_engine()
     spec = _engine_spec(settings)
@@ -90,7 +95,7 @@ def prepare(settings: Settings) -> Job:
         )
         for prompt in encoded
     )
-    return Job(settings=settings, sampling=sampling, spec=spec, prompts=prompts)
+    return Job(settings=settings, sampling=sampling, spec=spec, drafting=drafting, prompts=prompts)
 
 
 def _item(row: PromptRow) -> PromptItem:
@@ -124,9 +129,15 @@ def _engine_spec(settings: Settings) -> LocalSpec:
         kv_tokens=settings.kv_tokens,
         max_running_requests=settings.max_running,
         logprobs=settings.logprobs,
-        drafting=settings.draftings[0],
     )
     return msgspec.structs.replace(spec, model=model_dir(settings.model))
+
+
+def _drafting(settings: Settings) -> DraftingConfig:
+    step_time = read_profile(Path(settings.profile)).step_time if settings.profile else None
+    return DraftingConfig(
+        budget=settings.draftings[0], step_time=step_time, warm_start=settings.warm_start
+    )
 
 
 def _placement(settings: Settings) -> PlacementConfig:

@@ -102,4 +102,4 @@ def _load_timer(spec: LocalSpec, plan: ProfilePlan) -> Timer:
         raise EngineFailure(
             f"the local engine cannot be loaded ({error}): pip install 'seer-rl[local]'"
         ) from error
-    return StepTimer(spec.model, spec.dtype, plan.threads, plan.kv_tokens)
+    return StepTimer.load(spec.model, spec.dtype, plan.threads, plan.kv_tokens)

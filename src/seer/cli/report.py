@@ -97,5 +97,7 @@ def _not_writable(field: str, path: Path, error: OSError) -> InvalidInput:
     return InvalidInput(field, str(path), f"allowed: a file that can be written ({error.strerror})")
 
 
-def _shown(value: float) -> str:
+def _shown(value: float | tuple[float, ...]) -> str:
+    if isinstance(value, tuple):
+        return " ".join(map(_shown, value)) or "none"
     return f"{value:,}" if isinstance(value, int) else f"{value:,.3f}"

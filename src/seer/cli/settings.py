@@ -9,7 +9,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from seer.engines.serving.drafting import OFF, draft_length
+from seer.cli.name_lists import names_by_commas
+from seer.drafting.config import OFF, DraftingConfig
 from seer.errors import InvalidInput
 from seer.types import SamplingParams
 
@@ -63,8 +64,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     kv_tokens: Annotated[int, _help("tokens of KV that one instance holds")] = 8192
     max_running: Annotated[int, _help("requests that one instance runs at once")] = 32
     drafting: Annotated[
-        str, _help("speculative decoding: off, or fixed:N to verify up to N guesses a step")
+        str,
+        _help("speculative decoding: off, seer, marginal (the paper's), or fixed:N guesses a step"),
     ] = OFF
+    profile: Annotated[
+        str | None,
+        _help("step times for seer and marginal, from `seer profile` (default: measured at start)"),
+    ] = None
+    warm_start: Annotated[
+        bool, _help("draft from what earlier weights wrote to the same prompts too")
+    ] = False
     chunk_size: Annotated[
         int, _help("tokens a request generates before it is placed anew; 0 is all of them")
     ] = 32
@@ -92,7 +101,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             if value is not None and value < least:
                 raise InvalidInput(name, value, f"allowed: an integer >= {least}")
         for drafting in self.draftings:
-            draft_length(drafting)
+            DraftingConfig(budget=drafting)
         if self.pool_disk_bytes > 0 and self.pool_bytes == 0:
             raise InvalidInput(
                 "pool_disk_bytes",
@@ -158,7 +167,8 @@ class BenchSettings(Settings, frozen=True, kw_only=True):
         "group_round_robin,interleaved,divided,seer"
     )
     drafting: Annotated[
-        str, _help("off or fixed:N, or several by commas, each run with every policy")
+        str,
+        _help("off, seer, marginal or fixed:N, or several by commas, each run with every policy"),
     ] = OFF
     repeats: Annotated[int, _help("rollouts of each policy")] = 3
     json: Annotated[str | None, _help("file for one JSON row a policy and repeat")] = None
@@ -168,10 +178,6 @@ class BenchSettings(Settings, frozen=True, kw_only=True):
         if self.repeats < 1:
             raise InvalidInput("repeats", self.repeats, "allowed: an integer >= 1")
         names = self.policy_names
-        if not all(names) or len(set(names)) != len(names):
-            raise InvalidInput("policies", self.policies, "allowed: different names by commas")
-        if len(set(self.draftings)) != len(self.draftings):
-            raise InvalidInput("drafting", self.drafting, "allowed: different values by commas")
         if names[0] == ORACLE:
             allowed = "allowed: oracle after another policy, whose lengths it takes"
             raise InvalidInput("policies", self.policies, allowed)
@@ -179,9 +185,9 @@ class BenchSettings(Settings, frozen=True, kw_only=True):
     @property
     def policy_names(self) -> list[str]:
         """The policies in the order given."""
-        return [name.strip() for name in self.policies.split(",")]
+        return names_by_commas("policies", self.policies)
 
     @property
     def draftings(self) -> list[str]:
         """The kinds of drafting in the order given."""
-        return [name.strip() for name in self.drafting.split(",")]
+        return names_by_commas("drafting", self.drafting)

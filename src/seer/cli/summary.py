@@ -70,11 +70,19 @@ def closing_lines(
 def _speed(metrics: RolloutMetrics | None) -> str:
     if metrics is None:
         return "nothing was left to generate"
-    return (
+    speed = (
         f"{metrics.throughput_tokens_per_s:.0f} tokens/s for {metrics.total_time_s:.1f} s, "
         f"tail {metrics.tail_time_s:.1f} s, {metrics.mean_running:.1f} requests at once, "
         f"{metrics.preemptions} preemptions, {metrics.reprefilled_tokens} tokens re-prefilled, "
         f"{metrics.kv_bytes_moved / 1e6:.0f} MB of KV moved"
+    )
+    if not metrics.drafted_tokens:
+        return speed
+    share = metrics.accepted_tokens / metrics.drafted_tokens
+    return (
+        f"{speed}; {metrics.acceptance_length:.2f} tokens a step, {share:.0%} of "
+        f"{metrics.drafted_tokens} drafted tokens accepted, drafting "
+        f"{metrics.draft_time_share:.1%} of step time"
     )
 
 

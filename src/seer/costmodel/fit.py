@@ -29,17 +29,22 @@ class FitErrors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 def fit_surface(
-    steps: Sequence[StepPoint], prefills: Sequence[PrefillPoint] = ()
+    steps: Sequence[StepPoint],
+    prefills: Sequence[PrefillPoint] = (),
+    *,
+    max_error: float | None = MAX_ERROR,
 ) -> SurfaceStepTime:
     """The surface nearest to the points.
 
     Raises InvalidInput when the points are too few, impossible or contradict each other, be it
-    directly or because no surface comes within MAX_ERROR of all of them.
+    directly or because no surface comes within `max_error` of all of them (None: any may be taken).
     """
     check_points(steps, prefills)
     fitted = _with_prefill(_fit_steps(steps), prefills)
-    _check_agreement("points", steps, _step_errors(fitted, steps))
-    _check_agreement("prefill_points", prefills, _prefill_errors(fitted, prefills))
+    if max_error is not None:
+        _check_agreement("points", steps, _step_errors(fitted, steps), max_error)
+        errors = _prefill_errors(fitted, prefills)
+        _check_agreement("prefill_points", prefills, errors, max_error)
     return fitted
 
 
@@ -127,13 +132,16 @@ def _relative_errors(predicted: Sequence[float], measured: Sequence[float]) -> M
 
 
 def _check_agreement(
-    field: str, points: Sequence[StepPoint] | Sequence[PrefillPoint], errors: Matrix
+    field: str,
+    points: Sequence[StepPoint] | Sequence[PrefillPoint],
+    errors: Matrix,
+    max_error: float,
 ) -> None:
-    if len(points) and errors.max() > MAX_ERROR:
+    if len(points) and errors.max() > max_error:
         worst = points[int(errors.argmax())]
         raise InvalidInput(
             field,
             worst,
             f"contradicts the other points: the nearest surface is {errors.max():.0%} off "
-            f"(allowed: {MAX_ERROR:.0%})",
+            f"(allowed: {max_error:.0%})",
         )

@@ -107,6 +107,11 @@ class ServerProcess:
         """Process id."""
         return self._process.pid
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether it has not ended."""
+        return self._process.poll() is None
+
     def kill(self) -> None:
         """Send SIGKILL, and wait for the end."""
         self._process.kill()

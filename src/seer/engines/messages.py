@@ -7,12 +7,12 @@ calls on the connection is the order in which the hosted engine gets them.
 import msgspec
 
 from seer.errors import EngineFailure, InstanceLost, InvalidInput, SeerError
+from seer.rollout.engine import InstanceSetup
 from seer.types import (
     Chunk,
     ChunkProgress,
     ChunkResult,
     EngineInfo,
-    InstanceSetup,
     KVMove,
     KVMoved,
     RequestId,

@@ -14,9 +14,9 @@ from seer.engines import messages
 from seer.engines.child import Child
 from seer.engines.process_engine import ProcessEngine
 from seer.errors import InvalidInput
-from seer.rollout.engine import Engine, EngineSpec, Tokenizer
+from seer.rollout.engine import Engine, EngineSpec, InstanceSetup, Tokenizer
 from seer.subprocesses import private_directory
-from seer.types import EngineInfo, InstanceSetup
+from seer.types import EngineInfo
 
 _HEARTBEATS_PER_LIMIT = 10
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")

@@ -10,11 +10,10 @@ from functools import partial
 import msgspec
 
 from seer.engines.scripted_model import WORD_BYTES, ScriptedModel, ScriptShape
-from seer.engines.serving.drafting import OFF, draft_length
 from seer.engines.serving.engine import StepEngine
 from seer.errors import EngineFailure, InvalidInput
-from seer.rollout.engine import Engine, Tokenizer
-from seer.types import EngineInfo, InstanceSetup
+from seer.rollout.engine import Engine, InstanceSetup, Tokenizer
+from seer.types import EngineInfo
 
 MAX_VOCAB = 50_000
 _FIRST_CHARACTER = 32
@@ -40,8 +39,6 @@ class ScriptedSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Longest response; lengths are uniform between the two, keyed by seed, group and member."""
     step_time_s: float = 0.0
     """How long each step sleeps."""
-    drafting: str = OFF
-    """Speculative decoding: `off`, or `fixed:N` to verify up to N guessed tokens a step."""
     launch_failure: str | None = None
     """Text of an EngineFailure to raise at launch."""
 
@@ -65,7 +62,6 @@ class ScriptedSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             raise InvalidInput("max_length", self.max_length, f"allowed: >= {self.min_length}")
         if not self.step_time_s >= 0:
             raise InvalidInput("step_time_s", self.step_time_s, "allowed: a number >= 0")
-        draft_length(self.drafting)
 
     def describe(self) -> EngineInfo:
         """Sizes and limits."""
@@ -77,6 +73,7 @@ class ScriptedSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             max_running_requests=self.max_running_requests,
             max_context_tokens=self.max_context_tokens,
             vocab_size=self.vocab_size,
+            verifies_drafts=True,
         )
 
     def tokenizer(self) -> Tokenizer:
@@ -89,7 +86,7 @@ class ScriptedSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             raise EngineFailure(self.launch_failure)
         make_model = partial(ScriptedModel, self.shape, ScriptedTokenizer(self.vocab_size).decode)
         return await StepEngine.start(
-            self.describe(), setup, make_model, self.prefill_tokens_per_step, self.drafting
+            self.describe(), setup, make_model, self.prefill_tokens_per_step
         )
 
     @property

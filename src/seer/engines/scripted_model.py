@@ -15,9 +15,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from seer.costmodel.step_time import StepTime, SurfaceStepTime
 from seer.engines.keyed import mix64, uniforms
+from seer.engines.serving.draft import ROOT, Draft
 from seer.engines.serving.draw_places import DrawPlaces, draw_places
-from seer.engines.serving.step_model import BlockMemory, Draws
+from seer.engines.serving.step_model import BlockMemory, Draws, TokenMove
 from seer.engines.serving.step_plan import Planned
 from seer.errors import EngineFailure, InvalidInput
 
@@ -82,6 +84,15 @@ class ScriptedModel:
             self._feed(item)
         return self._draw(draw_places(planned))
 
+    def move_tokens(self, moves: Sequence[TokenMove]) -> None:
+        """Copy words."""
+        for move in moves:
+            self._memory.move_token(move)
+
+    def step_time(self) -> StepTime:
+        """Every step sleeps for the same time, whatever it feeds."""
+        return SurfaceStepTime(fixed_s=max(self._shape.step_time_s, 1e-6))
+
     def decode(self, token_ids: Sequence[int]) -> str:
         """Text of tokens."""
         return self._decode(token_ids)
@@ -96,7 +107,18 @@ class ScriptedModel:
         if wrong.size:
             name = item.run.chunk.request_id
             raise EngineFailure(f"request {name}: wrong KV at position {wrong[0]} of {start}")
-        self._memory.scatter(rows.blocks, start, words[start:])
+        guessed = self._draft_words(tokens, rows.draft)
+        self._memory.scatter(rows.blocks, start, np.concatenate([words[start:], guessed]))
+
+    def _draft_words(self, tokens: Sequence[int], draft: Draft) -> NDArray[np.uint64]:
+        """KV [nodes, words] of a draft after `tokens`: of each node on its own path."""
+        words = np.empty((len(draft), self._shape.kv_words), dtype=np.uint64)
+        paths: list[list[int]] = []
+        for node, parent in enumerate(draft.parents):
+            paths.append([*([] if parent == ROOT else paths[parent]), draft.token_ids[node]])
+            path = [*tokens, *paths[node]]
+            words[node] = kv_words(path, self._shape.kv_words, self._weights)[-1]
+        return words
 
     def _draw(self, places: DrawPlaces) -> Draws:
         numbers = places.uniforms()
@@ -136,6 +158,11 @@ class ScriptedMemory:
     def copy_block(self, source: int, target: int) -> None:
         """Copy one block over another."""
         self._words[target] = self._words[source]
+
+    def move_token(self, move: TokenMove) -> None:
+        """Copy the words of one token."""
+        source = self._words[move.source_block, move.source_offset]
+        self._words[move.target_block, move.target_offset] = source
 
     def gather(self, blocks: Sequence[int], num_tokens: int) -> NDArray[np.uint64]:
         """KV [tokens, words] of the first `num_tokens` positions under a block table."""

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import msgspec
 
+from seer.drafting.config import DraftingConfig
 from seer.errors import InvalidInput
 from seer.kvpool.pool import PoolConfig
 from seer.rollout.controller_config import ControllerConfig
-from seer.rollout.engine import EngineSpec
+from seer.rollout.engine import EngineSpec, InstanceSetup
 from seer.scheduling.placement import PlacementConfig
-from seer.types import InstanceSetup, PoolAddress
+from seer.types import PoolAddress
 
 
 class RolloutConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,6 +25,7 @@ class RolloutConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens a chunk; None runs each request in one. Static policies never divide."""
     placement: PlacementConfig = PlacementConfig()
     pool: PoolConfig = PoolConfig()
+    drafting: DraftingConfig = DraftingConfig()
     restart_instances: bool = True
     """Start a lost instance again; its requests go on elsewhere meanwhile."""
     trace_path: Path | None = None
@@ -49,11 +51,23 @@ class RolloutConfig(msgspec.Struct, frozen=True, kw_only=True):
             num_disk_slots=pool.num_disk_slots if pool else 0,
         )
 
-    def setups(self, pool: PoolAddress | None) -> list[InstanceSetup]:
-        """What each instance is told at launch."""
+    @property
+    def needs_draft_server(self) -> bool:
+        """Whether instances have something to tell each other and no server is named for it."""
+        drafting = self.drafting
+        return drafting.is_on and drafting.server is None and self.num_instances > 1
+
+    def setups(
+        self, pool: PoolAddress | None, draft_server: str | None = None
+    ) -> list[InstanceSetup]:
+        """What each instance is told at launch; `draft_server` where the rollout has its own."""
         cpus = self.cpus or _deal_cpus(sorted(os.sched_getaffinity(0)), self.num_instances)
+        drafting = msgspec.structs.replace(
+            self.drafting, server=self.drafting.server or draft_server
+        )
         return [
-            InstanceSetup(instance_id=i, pool=pool, cpus=cpus[i]) for i in range(self.num_instances)
+            InstanceSetup(instance_id=i, pool=pool, drafting=drafting, cpus=cpus[i])
+            for i in range(self.num_instances)
         ]
 
 

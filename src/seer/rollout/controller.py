@@ -292,6 +292,8 @@ class Controller:
             max_tokens=flight.max_tokens,
             keep_kv=flight.keep_kv,
             loads=tuple(record.entry for record in flight.loads),
+            is_probe=self._divided is not None and self._divided.is_probe(request),
+            draft_weight=1.0 if self._divided is None else self._divided.draft_weight(request),
         )
         return [*prepared.actions, start]
 

@@ -19,19 +19,32 @@ Contract of an engine (checked by tests/support/conformance.py):
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+import msgspec
+
+from seer.drafting.config import DraftingConfig
 from seer.types import (
     Chunk,
     ChunkProgress,
     ChunkResult,
     EngineInfo,
-    InstanceSetup,
     KVMove,
     KVMoved,
+    PoolAddress,
     RequestId,
     WeightUpdate,
 )
 
 OnProgress = Callable[[ChunkProgress], None]
+
+
+class InstanceSetup(msgspec.Struct, frozen=True, kw_only=True):
+    """What one instance is told at launch."""
+
+    instance_id: int
+    pool: PoolAddress | None = None
+    drafting: DraftingConfig = DraftingConfig()
+    cpus: tuple[int, ...] = ()
+    """Processors that its threads are pinned to; empty: not pinned, all of them."""
 
 
 class Engine(Protocol):

@@ -127,6 +127,9 @@ class StartChunk(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     max_tokens: int
     keep_kv: bool
     loads: tuple[PoolEntry, ...] = ()
+    is_probe: bool = False
+    draft_weight: float = 1.0
+    """See Chunk."""
 
 
 class AbortChunk(msgspec.Struct, frozen=True, kw_only=True, tag=True):

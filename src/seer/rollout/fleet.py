@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from seer.errors import EngineFailure, InvalidInput, SeerError
-from seer.rollout.engine import Engine, EngineSpec
-from seer.types import EngineInfo, InstanceLoad, InstanceSetup, RequestId, WeightUpdate
+from seer.rollout.engine import Engine, EngineSpec, InstanceSetup
+from seer.types import EngineInfo, InstanceLoad, RequestId, WeightUpdate
 
 logger = logging.getLogger(__name__)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from seer.rollout.draft_totals import DraftTotals
 from seer.rollout.events import (
     ChunkFinished,
     Event,
@@ -63,6 +64,10 @@ class RolloutMetrics(msgspec.Struct, frozen=True, kw_only=True):
     acceptance_length: float
     """Tokens a request gained by a decode step, the one beyond its draft (bonus token) included: 1
     without drafting, 0 where no engine counted its steps."""
+    acceptance_by_position: tuple[float, ...] = ()
+    """Of the drafts that reached the first, second, ... place, the share accepted up to it."""
+    draft_time_share: float = 0.0
+    """Part of the instances' step time that went into drafting."""
 
 
 @dataclass(slots=True)
@@ -93,11 +98,7 @@ class _Totals:
     chunks: int = 0
     lost: int = 0
     load_failures: int = 0
-    drafted: int = 0
-    accepted: int = 0
-    decode_steps: int = 0
-    stepped_tokens: int = 0
-    """Output tokens of chunks whose decode steps were counted."""
+    drafts: DraftTotals = field(default_factory=DraftTotals)
 
 
 @dataclass(slots=True)
@@ -152,9 +153,11 @@ class MetricsBuilder:
             num_chunks=totals.chunks,
             instances_lost=totals.lost,
             load_failures=totals.load_failures,
-            drafted_tokens=totals.drafted,
-            accepted_tokens=totals.accepted,
-            acceptance_length=_ratio(totals.stepped_tokens, totals.decode_steps),
+            drafted_tokens=totals.drafts.drafted,
+            accepted_tokens=totals.drafts.accepted,
+            acceptance_length=totals.drafts.acceptance_length,
+            acceptance_by_position=totals.drafts.acceptance_by_position,
+            draft_time_share=totals.drafts.time_share,
         )
 
     def _advance(self, t: float) -> None:
@@ -197,10 +200,7 @@ class MetricsBuilder:
         totals.output_prefilled += stats.num_output_prefilled
         totals.bytes_moved += stats.num_loaded_bytes
         totals.load_failures += stats.num_load_failures
-        totals.drafted += stats.num_drafted
-        totals.accepted += stats.num_accepted
-        totals.decode_steps += stats.num_decode_steps
-        totals.stepped_tokens += event.num_tokens if stats.num_decode_steps else 0
+        totals.drafts.add(event)
         if stats.num_prompt_prefilled:
             self._count_prompt(event)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from seer.rollout.draft_totals import DraftTotals
 from seer.rollout.events import (
     ChunkFinished,
     FinishGroup,
@@ -26,6 +27,7 @@ class ProgressMeter:
         self._num_groups = self._num_finished_groups = 0
         self._num_requests = self._num_finished = 0
         self._preemptions = self._lost = 0
+        self._drafts = DraftTotals()
 
     def add(self, record: TraceRecord) -> None:
         """Count a record."""
@@ -37,6 +39,7 @@ class ProgressMeter:
                 self._tail_from = None
             case ChunkFinished(stats=stats):
                 self._preemptions += stats.num_preemptions
+                self._drafts.add(record.event)
             case InstanceLeft():
                 self._lost += 1
         for action in record.actions:
@@ -59,6 +62,7 @@ class ProgressMeter:
             num_output_tokens=num_output_tokens,
             tail_s=None if self._tail_from is None else now - self._tail_from,
             preemptions=self._preemptions,
+            acceptance_length=self._drafts.acceptance_length,
             instances_lost=self._lost,
             instances=tuple(_instance(i, p) for i, p in placed.items()),
         )

@@ -57,5 +57,7 @@ class RolloutProgress(msgspec.Struct, frozen=True, kw_only=True):
     tail_s: float | None
     """Seconds since nine tenths of the requests had finished; None before."""
     preemptions: int
+    acceptance_length: float
+    """Tokens a request gained by a decode step; 1 without drafting, 0 before any was counted."""
     instances_lost: int
     instances: tuple[InstanceProgress, ...]

@@ -6,10 +6,12 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Self
 
+from seer.drafting.config import OFF
 from seer.errors import EngineFailure, InvalidInput, RolloutCancelled, SeerError
 from seer.kvpool.pool import PoolOwner
 from seer.rollout.config import RolloutConfig
 from seer.rollout.controller_config import check_fits
+from seer.rollout.draft_service import DraftService
 from seer.rollout.driver import Driver
 from seer.rollout.events import FinishGroup, GroupCancelled, GroupsSubmitted
 from seer.rollout.fleet import Fleet
@@ -50,6 +52,9 @@ class Rollout:
     def __init__(self, config: RolloutConfig) -> None:
         self._config = config
         self._info = config.engine.describe()
+        if config.drafting.is_on and not self._info.verifies_drafts:
+            allowed = f"allowed: {OFF}, as this engine ({self._info.model}) verifies no drafts"
+            raise InvalidInput("drafting", config.drafting.budget, allowed)
         self._tokenizer = config.engine.tokenizer()
         self._stack = AsyncExitStack()
         self._meter = ProgressMeter()
@@ -65,7 +70,9 @@ class Rollout:
         async with AsyncExitStack() as stack:
             pool = PoolOwner.create(self._config.pool, self._info.block_bytes)
             stack.callback(pool.close)
-            self._fleet = Fleet(self._config.engine, self._config.setups(pool.address), self._info)
+            draft_server = await self._draft_server(stack)
+            setups = self._config.setups(pool.address, draft_server)
+            self._fleet = Fleet(self._config.engine, setups, self._info)
             await self._fleet.launch_all()
             stack.push_async_callback(self._fleet.close)
             config = self._config.controller_config(pool.address)
@@ -151,6 +158,14 @@ class Rollout:
         await self._fleet.update_weights(update)
 
     # ------------------------------------------------------------------ internals
+
+    async def _draft_server(self, stack: AsyncExitStack) -> str | None:
+        """Address of a draft server that runs until the stack is left; None: none is needed."""
+        if not self._config.needs_draft_server:
+            return None
+        service = await DraftService.start(self._info.vocab_size)
+        stack.push_async_callback(service.close)
+        return service.address
 
     async def _shut_down(self) -> None:
         """End every call, then every task: closed engines end what the tasks wait for."""

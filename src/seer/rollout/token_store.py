@@ -73,6 +73,8 @@ class TokenStore:
             keep_kv=start.keep_kv,
             loads=start.loads,
             weight_version=weight_version,
+            is_probe=start.is_probe,
+            draft_weight=start.draft_weight,
         )
 
     def stream(self, progress: ChunkProgress) -> None:

@@ -54,6 +54,12 @@ class DividedPolicy(Protocol):
     def chunk_tokens(self, request: Waiting) -> int:
         """Most tokens of the request's next chunk, at least 1."""
 
+    def is_probe(self, request: Waiting) -> bool:
+        """Whether the request is run early for what its length tells of its group."""
+
+    def draft_weight(self, request: Waiting) -> float:
+        """What a token of it is worth, above 0, where drafts of several requests compete."""
+
     def started(self, request_id: RequestId) -> Changed:
         """A chunk of the request has started."""
 
@@ -65,6 +71,15 @@ class DividedPolicy(Protocol):
 
     def remove_group(self, group_id: int) -> None:
         """All members of a group are complete."""
+
+
+def way_to_go_weight(length: float, request: Waiting) -> float:
+    """1 for a request at its expected `length`, rising to 2 with what it has before it.
+
+    # Paper silent: "high-priority" requests get longer drafts, with no number but lambda = 2.
+    """
+    left = max(0.0, length - request.num_generated)
+    return round(1.0 + min(1.0, left / request.max_tokens), 2)
 
 
 class Divided:
@@ -90,6 +105,16 @@ class Divided:
     def chunk_tokens(self, request: Waiting) -> int:
         """The chunk size, or what is left."""
         return chunk_tokens(self._chunk_size, request.num_generated, request.max_tokens)
+
+    def is_probe(self, request: Waiting) -> bool:
+        """Nobody is."""
+        del request
+        return False
+
+    def draft_weight(self, request: Waiting) -> float:
+        """The same for all: nothing is known of lengths."""
+        del request
+        return 1.0
 
     def started(self, request_id: RequestId) -> Changed:
         """Nothing to learn."""
@@ -125,6 +150,10 @@ class Oracle(Divided):
         """Longest first; ties by id."""
         request_id = request.request_id
         return (-round(self._lengths.estimate(request_id)), request_id.group, request_id.member)
+
+    def draft_weight(self, request: Waiting) -> float:
+        """More for who has more to go."""
+        return way_to_go_weight(self._lengths.estimate(request.request_id), request)
 
     def remove_group(self, group_id: int) -> None:
         """Forget its lengths."""
@@ -162,9 +191,17 @@ class ContextAware(Divided):
         group, member = request.request_id.group, request.request_id.member
         if group == self._boosted:
             return (_BOOSTED, request.num_generated, group, member)
-        if member == 0:
+        if self.is_probe(request):
             return (_PROBE, request.num_generated, group, member)
         return (_REST, -round(self._lengths.estimate(request.request_id)), group, member)
+
+    def is_probe(self, request: Waiting) -> bool:
+        """Member 0."""
+        return request.request_id.member == 0
+
+    def draft_weight(self, request: Waiting) -> float:
+        """More for who is expected to have more to go."""
+        return way_to_go_weight(self._lengths.estimate(request.request_id), request)
 
     def started(self, request_id: RequestId) -> Changed:
         """The group counts as served; now and then another one is boosted."""

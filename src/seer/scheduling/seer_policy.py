@@ -15,7 +15,7 @@ Chunks are short against the limit: a whole chunk is reserved, and half of it is
 
 from seer.scheduling.admission import chunk_tokens
 from seer.scheduling.conditional_lengths import ConditionalEstimator
-from seer.scheduling.divided_policies import Changed, Divided, Waiting
+from seer.scheduling.divided_policies import Changed, Divided, Waiting, way_to_go_weight
 from seer.scheduling.request_buffer import OrderKey
 from seer.types import GroupSpec, RequestId
 
@@ -52,11 +52,19 @@ class SeerPolicy(Divided):
         So the groups of which nothing is known get one member each before any gets two.
         """
         group, member = request.request_id.group, request.request_id.member
-        if member == 0 and not request.num_generated:
+        if self.is_probe(request):
             return (_PROBE, 0, 0, member, group)
         upper = self._lengths.quantile(request.request_id, UPPER_SHARE)
         level = int(LEVELS * (upper - request.num_generated) / request.max_tokens)
         return (_REST, -level, -request.num_generated, member, group)
+
+    def is_probe(self, request: Waiting) -> bool:
+        """Member 0, until its first chunk has started."""
+        return request.request_id.member == 0 and not request.num_generated
+
+    def draft_weight(self, request: Waiting) -> float:
+        """More for who is expected to have more to go."""
+        return way_to_go_weight(self._lengths.estimate(request.request_id), request)
 
     def chunk_tokens(self, request: Waiting) -> int:
         """The chunk size, but a small part of the limit at most."""

@@ -24,6 +24,7 @@ STATE = RolloutProgress(
             kv_capacity_tokens=4096,
         ),
     ),
+    acceptance_length=1.0,
     preemptions=0,
     instances_lost=0,
     tail_s=3.0,

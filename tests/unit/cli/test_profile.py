@@ -144,7 +144,7 @@ def test_a_real_engine_is_timed(tiny_model: str) -> None:
     """Every kind of measurement runs on the real model and takes some time."""
     from seer.engines.local.step_timer import StepTimer  # noqa: PLC0415 - needs torch
 
-    timer = StepTimer(tiny_model, "float32", 1, 4 * 352)
+    timer = StepTimer.load(tiny_model, "float32", 1, 4 * 352)
     assert timer.step_s(4, 64, 2) > 0
     assert timer.prefill_s(256, 64) > 0
     assert all(speed > 0 for speed in timer.kv_copy_bytes_per_s())

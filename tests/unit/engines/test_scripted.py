@@ -3,13 +3,13 @@
 import asyncio
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from seer.engines.scripted import ScriptedSpec
 from seer.engines.scripted_model import scripted_output
 from seer.errors import EngineFailure, InvalidInput
-from seer.types import ChunkEnd, InstanceSetup, SamplingParams
+from seer.rollout.engine import InstanceSetup
+from seer.types import ChunkEnd, SamplingParams
 from support.conformance import CHECKS, Check, run_check
 from support.subjects import Subject, ignore, running
 
@@ -21,12 +21,11 @@ def subject(tmp_path: Path) -> Subject:
     return Subject(spec=SPEC, weights_path=str(tmp_path))
 
 
-@pytest.mark.parametrize("drafting", ["off", "fixed:4"])
+@pytest.mark.parametrize("drafting", ["off", "fixed:4", "seer"])
 @pytest.mark.parametrize("check", CHECKS)
 def test_conformance(check: Check, drafting: str, tmp_path: Path) -> None:
     """The engine keeps the contract of engines, with drafts as without."""
-    spec = msgspec.structs.replace(SPEC, drafting=drafting)
-    run_check(check, Subject(spec=spec, weights_path=str(tmp_path)))
+    run_check(check, Subject(spec=SPEC, weights_path=str(tmp_path), drafting=drafting))
 
 
 def test_texts_can_be_foretold(subject: Subject) -> None:
@@ -83,7 +82,6 @@ def test_launch_failure() -> None:
         {"kv_bytes_per_token": 12},
         {"min_length": 9, "max_length": 8},
         {"step_time_s": float("nan")},
-        {"drafting": "fixed:0"},
     ],
 )
 def test_bad_settings(settings: dict[str, float | str]) -> None:

@@ -24,6 +24,9 @@ class CpuOps:
         num_rows: int,
         num_seqs: int,
         positions: int,
+        slots: int,
+        seen: int,
+        also_seen: int,
         row_seq: int,
         query_start: int,
         block_table: int,
@@ -42,6 +45,15 @@ class CpuOps:
         /,
     ) -> None: ...
     def silu_mul(self, rows: int, dim: int, gate_up: int, out: int, /) -> None: ...
+    def move_tokens(
+        self,
+        memory: int,
+        block_stride: int,
+        layer_stride: int,
+        num_layers: int,
+        count: int,
+        moves: int,
+    ) -> None: ...
     def sample(
         self,
         rows: int,

@@ -76,13 +76,13 @@ class GraphedDecoder:
         count, width = batch.block_table.shape
         spare = self._ops.spare_block
         table = batch.block_table.long()
-        positions = batch.positions.long()
-        blocks = table.gather(1, (positions // BLOCK_TOKENS)[:, None])[:, 0]
+        slots = batch.slots.long()
+        blocks = table.gather(1, (slots // BLOCK_TOKENS)[:, None])[:, 0]
         graph.token_ids[:count].copy_(batch.token_ids)
         graph.positions.zero_()
-        graph.positions[:count].copy_(positions)
+        graph.positions[:count].copy_(batch.positions)
         graph.slots.fill_(spare * BLOCK_TOKENS)
-        graph.slots[:count].copy_(blocks * BLOCK_TOKENS + positions % BLOCK_TOKENS)
+        graph.slots[:count].copy_(blocks * BLOCK_TOKENS + slots % BLOCK_TOKENS)
         graph.table.fill_(spare)
         graph.table[:count, :width].copy_(table)
 

@@ -1,9 +1,12 @@
 """A loaded model on one device: weights, KV memory and one step of work."""
 
 from collections.abc import Sequence
+from dataclasses import astuple
 
+import numpy as np
 import torch
 
+from seer.costmodel.step_time import StepTime
 from seer.engines.local.batch import build_batch
 from seer.engines.local.cuda_graphs import GraphedDecoder
 from seer.engines.local.decoder import Decoder
@@ -13,9 +16,11 @@ from seer.engines.local.ops import make_ops
 from seer.engines.local.rotary import rope_table
 from seer.engines.local.sampling import sample_params
 from seer.engines.local.spec import BLOCK_TOKENS, LocalSpec
+from seer.engines.local.step_surface import measure_surface
+from seer.engines.local.step_timer import StepTimer
 from seer.engines.local.weights import load_weights
 from seer.engines.serving.draw_places import draw_places
-from seer.engines.serving.step_model import Draws
+from seer.engines.serving.step_model import Draws, TokenMove
 from seer.engines.serving.step_plan import Planned
 from seer.rollout.engine import Tokenizer
 
@@ -64,6 +69,17 @@ class LoadedModel:
         """What names this model's KV: equal salts mean that bytes may be exchanged."""
         parts = (self.config.fingerprint, self._spec.dtype, self._ops.layout, weight_version)
         return ":".join(map(str, parts)).encode()
+
+    def move_tokens(self, moves: Sequence[TokenMove]) -> None:
+        """Copy the KV of single tokens."""
+        self._ops.move_tokens(np.array([astuple(move) for move in moves], dtype=np.int32))
+
+    def step_time(self) -> StepTime:
+        """Measured on this device, over KV memory that holds nothing yet."""
+        timer = StepTimer(self._forward, self._ops, self.memory, self._device)
+        return measure_surface(
+            timer, self._spec.max_running_requests, self.config.max_context_tokens
+        )
 
     @torch.inference_mode()
     def step(self, planned: Sequence[Planned]) -> Draws:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from seer.engines.local._cpu_ops import (
@@ -59,6 +60,9 @@ class NativeOps:
             batch.num_rows,
             batch.num_seqs,
             batch.positions.data_ptr(),
+            batch.slots.data_ptr(),
+            batch.seen.data_ptr(),
+            batch.also_seen.data_ptr(),
             batch.row_seq.data_ptr(),
             batch.query_start.data_ptr(),
             batch.block_table.data_ptr(),
@@ -101,6 +105,17 @@ class NativeOps:
         out = torch.empty(rows, dim, dtype=gate_up.dtype)
         self._ops.silu_mul(rows, dim, gate_up.data_ptr(), out.data_ptr())
         return out
+
+    def move_tokens(self, moves: NDArray[np.int32]) -> None:
+        """Copy keys and values of single tokens, in all layers."""
+        self._ops.move_tokens(
+            self._memory.data_ptr(),
+            self._block_stride,
+            self._memory.shape[2],
+            self._memory.shape[1],
+            len(moves),
+            np.ascontiguousarray(moves).ctypes.data,
+        )
 
     def sample(self, logits: Tensor, params: SampleParams) -> Draws:
         """Inverse-CDF draw of every row, rows in parallel."""

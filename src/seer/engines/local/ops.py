@@ -6,7 +6,9 @@ reference that tests hold the native one against.
 
 from typing import Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from seer.engines.local.batch import StepBatch
@@ -37,6 +39,12 @@ class Ops(Protocol):
 
     def silu_mul(self, gate_up: Tensor) -> Tensor:
         """silu(gate) * up for gate_up [rows, 2 * intermediate]."""
+
+    def move_tokens(self, moves: NDArray[np.int32]) -> None:
+        """Copy the KV of single tokens, in order.
+
+        moves [count, 4]: source block, offset in it, target block, offset in it.
+        """
 
     def sample(self, logits: Tensor, params: SampleParams) -> Draws:
         """Draw one token a row of logits [rows, vocab]."""

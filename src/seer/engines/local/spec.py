@@ -6,11 +6,10 @@ from typing import Literal
 import msgspec
 
 from seer.engines.local.model_config import ModelConfig, read_model_config
-from seer.engines.serving.drafting import OFF, draft_length
 from seer.engines.serving.engine import StepEngine
 from seer.errors import InvalidInput
-from seer.rollout.engine import Engine, Tokenizer
-from seer.types import EngineInfo, InstanceSetup
+from seer.rollout.engine import Engine, InstanceSetup, Tokenizer
+from seer.types import EngineInfo
 
 BLOCK_TOKENS = 32
 """Tokens in a KV block: fixed in the CPU kernels (csrc/cpu_ops/ops.h)."""
@@ -33,8 +32,6 @@ class LocalSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """Chunked prefill: prompt tokens computed beside the decoding requests of one step."""
     logprobs: Literal["raw", "processed"] = "processed"
     """Log-probabilities before or after temperature and filters (vLLM's terms)."""
-    drafting: str = OFF
-    """Speculative decoding: `off`, or `fixed:N` to verify up to N guessed tokens a step."""
 
     def __post_init__(self) -> None:
         if self.dtype not in DTYPE_BYTES:
@@ -48,7 +45,6 @@ class LocalSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
                 raise InvalidInput(field, getattr(self, field), "allowed: an integer >= 1")
         if self.logprobs not in ("raw", "processed"):
             raise InvalidInput("logprobs", self.logprobs, "allowed: raw, processed")
-        draft_length(self.drafting)
 
     def describe(self) -> EngineInfo:
         """Sizes and limits from config.json. Raises InvalidInput on a bad model directory."""
@@ -61,6 +57,7 @@ class LocalSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             max_running_requests=self.max_running_requests,
             max_context_tokens=config.max_context_tokens,
             vocab_size=config.vocab_size,
+            verifies_drafts=True,
         )
 
     def tokenizer(self) -> Tokenizer:
@@ -78,7 +75,6 @@ class LocalSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             setup,
             partial(LoadedModel, self, len(setup.cpus)),
             self.prefill_tokens_per_step,
-            self.drafting,
         )
 
     def _block_bytes(self, config: ModelConfig) -> int:

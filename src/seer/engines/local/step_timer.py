@@ -5,20 +5,23 @@ the KV read are arbitrary: neither changes how long a step takes.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Self
 
 import numpy as np
 import torch
 
 from seer.engines.local.batch import build_batch
-from seer.engines.local.decoder import Decoder
+from seer.engines.local.decoder import Decoder, Forward
 from seer.engines.local.kv_cache import KVCache
 from seer.engines.local.model_config import read_model_config
-from seer.engines.local.ops import make_ops
+from seer.engines.local.ops import Ops, make_ops
 from seer.engines.local.rotary import rope_table
 from seer.engines.local.sampling import sample_params
 from seer.engines.local.spec import BLOCK_TOKENS
 from seer.engines.local.weights import load_weights
+from seer.engines.serving.draft import chain
 from seer.engines.serving.step_model import Rows
 from seer.kvpool.keys import chain_keys
 from seer.kvpool.pool import PoolClient, PoolConfig, PoolOwner
@@ -29,43 +32,63 @@ _COPIED_BLOCKS = 16
 
 
 class StepTimer:
-    """A model on this machine's CPU whose steps are timed, with KV memory of its own."""
+    """A model on this machine whose steps are timed. Overwrites its KV memory."""
 
-    def __init__(self, model: str, dtype: str, num_threads: int, kv_tokens: int) -> None:
-        """`kv_tokens` is rounded up to blocks. Raises InvalidInput on a bad model directory."""
+    def __init__(self, forward: Forward, ops: Ops, cache: KVCache, device: torch.device) -> None:
+        self._forward = forward
+        self._ops = ops
+        self._cache = cache
+        self._device = device
+
+    @classmethod
+    def load(cls, model: str, dtype: str, num_threads: int, kv_tokens: int) -> Self:
+        """Load a model on the CPU with KV memory for `kv_tokens`, rounded up to blocks.
+
+        Raises InvalidInput on a bad model directory.
+        """
         torch.set_num_threads(num_threads)
-        self._device = torch.device("cpu")
+        device = torch.device("cpu")
         kind = getattr(torch, dtype)
         config = read_model_config(model)
-        self.kv_bytes_per_token = config.num_layers * config.kv_elements_per_token * kind.itemsize
-        self._cache = KVCache(
-            config, -(-kv_tokens // BLOCK_TOKENS), BLOCK_TOKENS, kind, self._device
-        )
-        rope = rope_table(model, config, self._device)
-        self._ops = make_ops(config, self._cache, rope, self._device)
-        self._decoder = Decoder(load_weights(model, config, kind, self._device), self._ops)
+        cache = KVCache(config, blocks_for(kv_tokens), BLOCK_TOKENS, kind, device)
+        ops = make_ops(config, cache, rope_table(model, config, device), device)
+        decoder = Decoder(load_weights(model, config, kind, device), ops)
+        return cls(decoder, ops, cache, device)
+
+    @property
+    def kv_bytes_per_token(self) -> float:
+        """Bytes of KV that a token takes."""
+        return self._cache.read_block(0).nbytes / BLOCK_TOKENS
 
     def step_s(self, num_requests: int, context: int, width: int) -> float:
         """Seconds of a decode step: `width` tokens a request fed and sampled.
 
-        Each request has `context` tokens of KV before them. The KV memory must have
-        `num_requests * blocks_for(context + width)` blocks.
+        Each request has `context` tokens of KV before them. Where the memory has fewer than
+        `num_requests * blocks_for(context + width)` blocks, requests share some.
         """
         rows = num_requests * width
         params = sample_params(
             [SamplingParams(temperature=0.8)] * rows, np.full(rows, 0.5), raw=False
         )
-        sequences = _sequences(num_requests, context, width, width)
+        fed = Rows(
+            token_ids=[0],
+            first_position=context,
+            blocks=(),
+            samples=True,
+            draft=chain([0] * (width - 1)),
+        )
+        sequences = [self._at(fed, i) for i in range(num_requests)]
 
         def step() -> None:
-            self._ops.sample(self._decoder(build_batch(sequences, self._device)), params)
+            self._ops.sample(self._forward(build_batch(sequences, self._device)), params)
 
         return _seconds(step)
 
     def prefill_s(self, num_tokens: int, context: int) -> float:
         """Seconds of a step that writes `num_tokens` of KV after `context`, no more."""
-        sequences = _sequences(1, context, num_tokens, 0)
-        return _seconds(lambda: self._decoder(build_batch(sequences, self._device)))
+        fed = Rows(token_ids=[0] * num_tokens, first_position=context, blocks=(), samples=False)
+        sequences = [self._at(fed, 0)]
+        return _seconds(lambda: self._forward(build_batch(sequences, self._device)))
 
     def kv_copy_bytes_per_s(self) -> tuple[float, float]:
         """Speed of copying blocks to the host tier of a pool and back, with all checks."""
@@ -95,23 +118,16 @@ class StepTimer:
             client.close()
             owner.close()
 
+    def _at(self, rows: Rows, place: int) -> Rows:
+        """The rows with the blocks of the request at this place of the batch."""
+        count = blocks_for(rows.first_position + rows.num_rows)
+        blocks = range(place * count, (place + 1) * count)
+        return replace(rows, blocks=[block % self._cache.num_blocks for block in blocks])
+
 
 def blocks_for(num_tokens: int) -> int:
     """Blocks that hold the KV of so many tokens of one request."""
     return -(-num_tokens // BLOCK_TOKENS)
-
-
-def _sequences(num_requests: int, context: int, width: int, num_logits: int) -> Sequence[Rows]:
-    blocks = blocks_for(context + width)
-    return [
-        Rows(
-            token_ids=[0] * width,
-            first_position=context,
-            blocks=range(i * blocks, (i + 1) * blocks),
-            num_logits=num_logits,
-        )
-        for i in range(num_requests)
-    ]
 
 
 def _seconds(run: Callable[[], object]) -> float:

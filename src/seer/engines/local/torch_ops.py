@@ -6,7 +6,9 @@ CUDA graph needs); those that feed several go one by one.
 
 import itertools
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention, silu
 
@@ -45,11 +47,11 @@ class TorchOps:
     def begin(self, batch: StepBatch) -> None:
         """Start a step: positions, write slots and block table move to the device."""
         device = self._kv.device
-        positions = batch.positions.long()
-        blocks = batch.block_table[batch.row_seq.long(), positions // BLOCK_TOKENS].long()
+        positions, slots = batch.positions.long(), batch.slots.long()
+        blocks = batch.block_table[batch.row_seq.long(), slots // BLOCK_TOKENS].long()
         self.bind(
             positions.to(device),
-            (blocks * BLOCK_TOKENS + positions % BLOCK_TOKENS).to(device),
+            (blocks * BLOCK_TOKENS + slots % BLOCK_TOKENS).to(device),
             batch.block_table.long().to(device),
         )
         self._ragged = batch if batch.num_rows != batch.num_seqs else None
@@ -94,6 +96,12 @@ class TorchOps:
         gate, up = gate_up.chunk(2, dim=-1)
         return silu(gate) * up
 
+    def move_tokens(self, moves: NDArray[np.int32]) -> None:
+        """Copy keys and values of single tokens, in all layers."""
+        sources, offsets, targets, places = torch.from_numpy(moves).long().to(self.device).T
+        # Read before any is written: no move writes where a later one reads.
+        self._kv[targets, :, :, :, places] = self._kv[sources, :, :, :, offsets]
+
     def sample(self, logits: Tensor, params: SampleParams) -> Draws:
         """Draw with torch."""
         return sample_torch(logits, params)
@@ -118,14 +126,14 @@ class TorchOps:
         return out[:, :, 0]
 
     def _attend_ragged(self, q: Tensor, keys: Tensor, values: Tensor, batch: StepBatch) -> Tensor:
-        """Each sequence by itself, causally: q [rows, heads, dim]."""
+        """Each sequence by itself: q [rows, heads, dim]."""
         starts = batch.query_start.tolist()
         outs = []
         for s, (start, end) in enumerate(itertools.pairwise(starts)):
-            positions = self._positions[start:end]
+            seen, also_seen = batch.seen[start:end, None], batch.also_seen[start:end, None]
             k = self._gather(keys, self._table[s : s + 1])
             v = self._gather(values, self._table[s : s + 1])
-            mask = torch.arange(k.shape[2], device=q.device) <= positions[:, None]
+            mask = _visible(seen, also_seen, k.shape[2]).to(q.device)
             queries = q[start:end].transpose(0, 1)[None]
             out = scaled_dot_product_attention(
                 queries, k, v, attn_mask=mask[None, None], enable_gqa=True
@@ -138,3 +146,11 @@ class TorchOps:
         seqs, width = table.shape
         gathered = side[table].transpose(1, 2)
         return gathered.reshape(seqs, side.shape[1], width * BLOCK_TOKENS, side.shape[3])
+
+
+def _visible(seen: Tensor, also_seen: Tensor, length: int) -> Tensor:
+    """[rows, length]: whether a row sees each slot. `seen` and `also_seen` are [rows, 1]."""
+    slots = torch.arange(length)
+    behind = (slots - seen).clamp(0, 31)
+    is_named = (also_seen.long() >> behind & 1 == 1) & (slots >= seen) & (slots < seen + 32)
+    return (slots < seen) | is_named

@@ -1,8 +1,9 @@
 """One chunk in an engine, from its arrival to its end."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
+from seer.engines.serving.draft import ROOT, Draft
 from seer.engines.serving.kv_objects import RequestKV
 from seer.engines.serving.stopping import StopCheck
 from seer.types import Chunk, ChunkEnd, ChunkProgress, ChunkResult, ChunkStats, InstanceLoad
@@ -13,7 +14,7 @@ PROGRESS_TOKENS = 16
 
 @dataclass(slots=True)
 class Costs:
-    """Running totals behind a ChunkStats: the same fields, while they still change."""
+    """Running totals behind a ChunkStats."""
 
     num_prompt_prefilled: int = 0
     num_output_prefilled: int = 0
@@ -22,8 +23,37 @@ class Costs:
     num_loaded_bytes: int = 0
     num_load_failures: int = 0
     num_decode_steps: int = 0
+    drafted: list[int] = field(default_factory=list)
+    accepted: list[int] = field(default_factory=list)
     num_drafted: int = 0
     num_accepted: int = 0
+
+    def count_draft(self, depth: int, num_nodes: int, num_accepted: int) -> None:
+        """A draft of `num_nodes` nodes that reached `depth` positions."""
+        self.num_drafted += num_nodes
+        self.num_accepted += num_accepted
+        missing = depth - len(self.drafted)
+        self.drafted += [0] * missing
+        self.accepted += [0] * missing
+        for position in range(depth):
+            self.drafted[position] += 1
+            self.accepted[position] += position < num_accepted
+
+    def stats(self) -> ChunkStats:
+        """What they came to."""
+        return ChunkStats(
+            num_prompt_prefilled=self.num_prompt_prefilled,
+            num_output_prefilled=self.num_output_prefilled,
+            num_preemptions=self.num_preemptions,
+            num_loaded_tokens=self.num_loaded_tokens,
+            num_loaded_bytes=self.num_loaded_bytes,
+            num_load_failures=self.num_load_failures,
+            num_decode_steps=self.num_decode_steps,
+            num_drafted=self.num_drafted,
+            num_accepted=self.num_accepted,
+            drafted_by_position=tuple(self.drafted),
+            accepted_by_position=tuple(self.accepted),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +62,8 @@ class Taken:
 
     count: int
     """Tokens appended."""
+    accepted: list[int]
+    """Nodes of the draft that were right, from the first position on."""
     end: ChunkEnd | None
     """Why the chunk ends, if it does."""
 
@@ -67,24 +99,28 @@ class ChunkRun:
             return ChunkEnd.STOP
         return ChunkEnd.LENGTH if self.num_generated == self.chunk.max_tokens else None
 
-    def take(self, draft: Sequence[int], drawn: Sequence[int], logprobs: Sequence[float]) -> Taken:
+    def take(self, draft: Draft, drawn: Sequence[int], logprobs: Sequence[float]) -> Taken:
         """Append what a step has drawn, one token after the other, as without a draft.
 
-        `drawn[i]` was drawn after `draft[:i]`, so it counts as long as the draft has been right:
-        up to the first wrong guess, whose place the drawn token takes, or to the end of the chunk.
+        `drawn[0]` was drawn after the text, `drawn[1 + i]` after node i and its ancestors. So the
+        first counts; then, as long as some child guesses the last one right, what was drawn after
+        that child; up to the end of the chunk.
         """
-        end: ChunkEnd | None = None
+        node: int | None = ROOT
+        accepted: list[int] = []
         count = 0
-        for token_id, logprob in zip(drawn, logprobs, strict=True):
-            end = self.append(token_id, logprob)
+        end: ChunkEnd | None = None
+        while node is not None and end is None:
+            token_id = drawn[1 + node]
+            end = self.append(token_id, logprobs[1 + node])
             count += 1
-            is_guessed = count <= len(draft) and draft[count - 1] == token_id
-            self.costs.num_accepted += is_guessed
-            if end is not None or not is_guessed:
-                break
+            node = draft.child(node, token_id)
+            if node is not None:
+                accepted.append(node)
         self.costs.num_decode_steps += 1
-        self.costs.num_drafted += len(draft)
-        return Taken(count=count, end=end)
+        if draft:
+            self.costs.count_draft(max(draft.depths), len(draft), len(accepted))
+        return Taken(count=count, accepted=accepted, end=end)
 
     def take_progress(self) -> ChunkProgress | None:
         """Tokens not reported yet, once enough have come together."""
@@ -107,6 +143,6 @@ class ChunkRun:
             token_ids=self.token_ids[len(self.token_ids) - self.num_generated :],
             logprobs=self.logprobs,
             end=end,
-            stats=ChunkStats(**asdict(self.costs)),
+            stats=self.costs.stats(),
             load=load,
         )

@@ -1,20 +1,14 @@
-"""What a step loop asks of whatever guesses tokens ahead, and the setting that chooses it.
+"""What a step loop asks of whatever guesses tokens ahead.
 
 A draft changes the speed only: the step loop draws every token itself and keeps of a draft what it
-has drawn (`verification.py`). So a drafter may be wrong, behind or empty, never harmful.
+has drawn (`ChunkRun.take`). So a drafter may be wrong, behind or empty, never harmful.
 """
 
 from collections.abc import Sequence
 from typing import Protocol
 
-from seer.errors import InvalidInput
+from seer.engines.serving.draft import NO_DRAFT, Draft
 from seer.types import Chunk, RequestId
-
-OFF = "off"
-MAX_DRAFT_TOKENS = 32
-"""Most tokens that one step may verify for a request, besides the one it draws anyway."""
-
-_FIXED = "fixed:"
 
 
 class Drafter(Protocol):
@@ -23,10 +17,19 @@ class Drafter(Protocol):
     def begin(self, chunk: Chunk) -> None:
         """A chunk has come: its prompt and earlier output are known from now on."""
 
-    def draft(self, request_ids: Sequence[RequestId], max_tokens: Sequence[int]) -> list[list[int]]:
-        """A chain of guesses for each request, best first where there is a choice.
+    def draft(
+        self, request_ids: Sequence[RequestId], max_depths: Sequence[int], context_tokens: int
+    ) -> Sequence[Draft]:
+        """Guesses for each request of a step, what is likeliest first.
 
-        `max_tokens` limits each; what is longer is cut by the caller.
+        Nodes deeper than the request's `max_depths` are cut by the caller, with all that follow
+        them. `context_tokens` is the KV that the step reads in all.
+        """
+
+    def learn(self, num_verified: Sequence[int], accepted: Sequence[Sequence[int]]) -> None:
+        """What became of the drafts of the last `draft`, in its order.
+
+        Of each the number of nodes that were verified, its first ones, and the nodes accepted.
         """
 
     def extend(self, request_id: RequestId, token_ids: Sequence[int]) -> None:
@@ -35,8 +38,8 @@ class Drafter(Protocol):
     def end(self, request_id: RequestId) -> None:
         """The request's chunk is over, here; a later one may come."""
 
-    def drop_group(self, group: int) -> None:
-        """Forget a group. Requests of it that still run get no more drafts."""
+    def close(self) -> None:
+        """Let go of whatever it is connected to."""
 
 
 class NoDrafts:
@@ -45,10 +48,15 @@ class NoDrafts:
     def begin(self, chunk: Chunk) -> None:
         """Nothing to learn."""
 
-    def draft(self, request_ids: Sequence[RequestId], max_tokens: Sequence[int]) -> list[list[int]]:
+    def draft(
+        self, request_ids: Sequence[RequestId], max_depths: Sequence[int], context_tokens: int
+    ) -> Sequence[Draft]:
         """An empty draft for each."""
-        del max_tokens
-        return [[] for _ in request_ids]
+        del max_depths, context_tokens
+        return [NO_DRAFT] * len(request_ids)
+
+    def learn(self, num_verified: Sequence[int], accepted: Sequence[Sequence[int]]) -> None:
+        """Nothing to learn."""
 
     def extend(self, request_id: RequestId, token_ids: Sequence[int]) -> None:
         """Nothing to learn."""
@@ -56,20 +64,5 @@ class NoDrafts:
     def end(self, request_id: RequestId) -> None:
         """Nothing to forget."""
 
-    def drop_group(self, group: int) -> None:
-        """Nothing to forget."""
-
-
-def draft_length(drafting: str) -> int:
-    """Most tokens of a draft that the setting `drafting` asks for; 0 is off.
-
-    Raises InvalidInput unless it is `off` or `fixed:N` with N in 1..MAX_DRAFT_TOKENS.
-    """
-    if drafting == OFF:
-        return 0
-    number = drafting.removeprefix(_FIXED)
-    is_number = drafting != number and number.isascii() and number.isdecimal()
-    if not is_number or not 1 <= int(number) <= MAX_DRAFT_TOKENS:
-        allowed = f"allowed: {OFF}, or {_FIXED}N with N from 1 to {MAX_DRAFT_TOKENS}"
-        raise InvalidInput("drafting", drafting, allowed)
-    return int(number)
+    def close(self) -> None:
+        """Nothing to let go."""

@@ -41,5 +41,5 @@ def draw_places(planned: Sequence[Planned]) -> DrawPlaces:
         count = item.rows.num_logits
         first = len(item.run.token_ids) - item.run.num_prompt
         chunks += [item.run.chunk] * count
-        positions += range(first, first + count)
+        positions += [first, *(first + depth for depth in item.rows.draft.depths)][:count]
     return DrawPlaces(chunks=chunks, positions=np.array(positions, dtype=np.int64))

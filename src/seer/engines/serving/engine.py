@@ -14,16 +14,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self, TypeVar
 
+from seer.engines.serving.drafting import Drafter, NoDrafts
 from seer.engines.serving.group_drafter import make_drafter
 from seer.engines.serving.step_loop import StepLoop, StepOutput
 from seer.engines.serving.step_model import StepModel
 from seer.errors import EngineFailure, InstanceLost, SeerError
-from seer.rollout.engine import OnProgress
+from seer.rollout.engine import InstanceSetup, OnProgress
 from seer.types import (
     Chunk,
     ChunkResult,
     EngineInfo,
-    InstanceSetup,
     KVMove,
     KVMoved,
     RequestId,
@@ -66,16 +66,15 @@ class StepEngine:
         setup: InstanceSetup,
         make_model: Callable[[], StepModel],
         prefill_tokens_per_step: int,
-        drafting: str,
     ) -> Self:
-        """Make the model on the step thread and start stepping; `drafting` as in `drafting.py`.
+        """Make the model on the step thread, and the drafter if the setup asks for one; start.
 
         Raises what `make_model` raises of SeerError.
         """
         engine = cls(info, setup)
         engine._thread.start()
         try:
-            await engine._ask(partial(engine._build, make_model, prefill_tokens_per_step, drafting))
+            await engine._ask(partial(engine._build, make_model, prefill_tokens_per_step))
         except SeerError:
             await engine.close()
             raise
@@ -169,16 +168,22 @@ class StepEngine:
             self._commands.get()()
             is_idle = False
 
-    def _build(
-        self, make_model: Callable[[], StepModel], prefill_tokens_per_step: int, drafting: str
-    ) -> None:
+    def _build(self, make_model: Callable[[], StepModel], prefill_tokens_per_step: int) -> None:
+        model = make_model()
         self._steps = StepLoop(
-            make_model(),
+            model,
             self._info,
             prefill_tokens_per_step,
             self._setup.pool,
-            make_drafter(drafting),
+            self._make_drafter(model),
         )
+
+    def _make_drafter(self, model: StepModel) -> Drafter:
+        config = self._setup.drafting
+        if not config.is_on:
+            return NoDrafts()
+        step_time = model.step_time() if config.needs_step_time else config.step_time
+        return make_drafter(config, self._info.vocab_size, step_time)
 
     def _need_steps(self) -> StepLoop:
         assert self._steps is not None  # noqa: S101 - built before `start` returned

@@ -1,85 +1,138 @@
-"""Drafts from what the other members of a group have written (paper section 3.4).
+"""Drafts from what all members of a group have written (paper section 3.4).
 
-One suffix tree a group, shared by all of its requests on this instance. It learns from every token
-generated here, and from earlier chunks when a request arrives; what runs elsewhere meanwhile is not
-seen. A tree belongs to one version of the weights: other weights would write other texts.
+The instance's draft client keeps one suffix tree a group, of what is generated here and, through
+the draft server, on the other instances. The planner decides how much of each draft a step
+verifies, by what was accepted so far and by how long steps take.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from seer.drafting.suffix_tree import Cursor, SuffixTree, speculate_batch
-from seer.engines.serving.drafting import Drafter, NoDrafts, draft_length
+from seer.costmodel.step_time import StepTime
+from seer.drafting.acceptance import AcceptanceStatistics
+from seer.drafting.config import DraftingConfig, make_budget
+from seer.drafting.draft_client import ClientSettings, DraftClient
+from seer.drafting.draft_server import DraftServer
+from seer.drafting.group_copy import DraftRequest
+from seer.drafting.messages import GroupKey
+from seer.drafting.planner import Planner, RunningRequest
+from seer.drafting.remote_server import RemoteServer
+from seer.drafting.suffix_tree import Drafts, DraftSettings
+from seer.engines.serving.draft import Draft
 from seer.types import Chunk, RequestId
+
+GROUP_TTL_S = 120.0
+"""How long a group's tree is kept after its last request here ended: one may come back soon."""
 
 
 @dataclass(slots=True)
-class _Reader:
-    """A request that runs here, in its group's tree."""
+class _Running:
+    """A request that runs here."""
 
-    tree: SuffixTree
-    cursor: Cursor
+    chunk: Chunk
+    place: DraftRequest
     num_tokens: int
-    """Output tokens that the request has."""
+    """Output tokens that it has."""
 
 
 class GroupDrafter:
-    """Chains of up to `length` tokens out of the groups' trees."""
+    """Drafts of one instance's requests, out of their groups' trees."""
 
-    def __init__(self, length: int) -> None:
-        self._length = length
+    def __init__(self, client: DraftClient, planner: Planner) -> None:
+        """Takes the client over: starts its exchange, and closes it."""
+        self._client = client
+        self._planner = planner
+        self._running: dict[RequestId, _Running] = {}
         self._weight_version = 0
-        self._trees: dict[int, SuffixTree] = {}
-        self._readers: dict[RequestId, _Reader] = {}
+        self._last: Drafts | None = None
+        client.start()
 
     def begin(self, chunk: Chunk) -> None:
         """Give the request a place in its group's tree, with its output so far."""
         if chunk.weight_version != self._weight_version:
-            self._trees.clear()
+            self._forget_groups()
             self._weight_version = chunk.weight_version
         request_id = chunk.request_id
-        tree = self._trees.get(request_id.group)
-        if tree is None:
-            tree = self._trees[request_id.group] = SuffixTree()
-            tree.set_prompt(chunk.prompt_token_ids)
-        tree.append(request_id.member, 0, chunk.output_token_ids)
-        cursor = tree.cursor(request_id.member)
-        self._readers[request_id] = _Reader(tree, cursor, len(chunk.output_token_ids))
+        key = GroupKey(request_id.group, chunk.weight_version)
+        self._client.register_group(key, chunk.prompt_token_ids, ttl_s=GROUP_TTL_S)
+        place = self._client.open(key, request_id.member, chunk.output_token_ids)
+        self._running[request_id] = _Running(chunk, place, len(chunk.output_token_ids))
 
-    def draft(self, request_ids: Sequence[RequestId], max_tokens: Sequence[int]) -> list[list[int]]:
-        """Ask all trees in one call. Requests whose group was dropped get nothing."""
-        drafts: list[list[int]] = [[] for _ in request_ids]
-        places = [i for i, name in enumerate(request_ids) if name in self._readers]
-        if not places:
-            return drafts
-        limits = np.minimum(np.array(max_tokens, dtype=np.int32)[places], self._length)
-        cursors = [self._readers[request_ids[i]].cursor for i in places]
-        found = speculate_batch(cursors, limits.astype(np.int32))
-        for k, i in enumerate(places):
-            drafts[i] = found.token_ids[found.nodes(k)].tolist()
-        return drafts
+    def draft(
+        self, request_ids: Sequence[RequestId], max_depths: Sequence[int], context_tokens: int
+    ) -> Sequence[Draft]:
+        """Ask all trees in one call, and cut every draft to what pays."""
+        running = [self._running[name] for name in request_ids]
+        requests = [
+            _seen_by_planner(each.chunk, depth)
+            for each, depth in zip(running, max_depths, strict=True)
+        ]
+        found = self._client.speculate(
+            [each.place for each in running],
+            self._planner.limits(requests),
+            self._planner.settings(len(requests)),
+        )
+        self._last = found
+        return _cut(found, self._planner.plan(requests, found, context_tokens))
+
+    def learn(self, num_verified: Sequence[int], accepted: Sequence[Sequence[int]]) -> None:
+        """Tell the planner, whose statistics decide how much later steps verify."""
+        found = self._last
+        assert found is not None  # noqa: S101 - there was a draft
+        is_accepted = np.zeros(len(found.token_ids), np.bool_)
+        for start, nodes in zip(found.offsets.tolist(), accepted, strict=False):
+            for node in nodes:
+                is_accepted[start + node] = True
+        self._planner.observe(found, np.array(num_verified, np.int32), is_accepted)
 
     def extend(self, request_id: RequestId, token_ids: Sequence[int]) -> None:
         """Let the group learn the request's new tokens."""
-        reader = self._readers.get(request_id)
-        if reader is not None:
-            reader.tree.append(request_id.member, reader.num_tokens, token_ids)
-            reader.num_tokens += len(token_ids)
+        running = self._running[request_id]
+        running.num_tokens = self._client.append(running.place, running.num_tokens, token_ids)
 
     def end(self, request_id: RequestId) -> None:
         """Let go of the request's place; what it wrote stays in the tree."""
-        self._readers.pop(request_id, None)
+        self._client.end(self._running.pop(request_id).place)
 
-    def drop_group(self, group: int) -> None:
-        """Forget the group's tree."""
-        self._trees.pop(group, None)
-        for request_id in [name for name in self._readers if name.group == group]:
-            del self._readers[request_id]
+    def close(self) -> None:
+        """End the exchange with the draft server."""
+        self._client.close()
+
+    def _forget_groups(self) -> None:
+        """Other weights write other texts: the trees are of no more use."""
+        for key in self._client.group_keys:
+            self._client.drop_group(key)
 
 
-def make_drafter(drafting: str) -> Drafter:
-    """The drafter of a setting. Raises InvalidInput on a bad one."""
-    length = draft_length(drafting)
-    return GroupDrafter(length) if length else NoDrafts()
+def make_drafter(
+    config: DraftingConfig, vocab_size: int, step_time: StepTime | None
+) -> GroupDrafter:
+    """The drafter of a setting that is not `off`. `step_time` where the budget asks for it."""
+    server = config.server
+    link = DraftServer(vocab_size=vocab_size) if server is None else RemoteServer(server)
+    settings = ClientSettings(vocab_size=vocab_size, fetch_period_s=config.fetch_period_s)
+    client = DraftClient(link, settings)
+    budget = make_budget(config.budget, step_time)
+    return GroupDrafter(client, Planner(budget, DraftSettings(), AcceptanceStatistics()))
+
+
+def _seen_by_planner(chunk: Chunk, max_depth: int) -> RunningRequest:
+    return RunningRequest(
+        request_id=chunk.request_id,
+        num_tokens_left=max_depth + 1,
+        is_probe=chunk.is_probe,
+        weight=chunk.draft_weight,
+    )
+
+
+def _cut(found: Drafts, counts: NDArray[np.int32]) -> list[Draft]:
+    """The first nodes of each draft."""
+    starts = found.offsets[:-1].tolist()
+    tokens, parents = found.token_ids.tolist(), found.parents.tolist()
+    return [
+        Draft(tokens[start : start + count], parents[start : start + count])
+        for start, count in zip(starts, counts.tolist(), strict=True)
+    ]

@@ -6,10 +6,11 @@ free or belongs to exactly one object. Objects that no running request uses can 
 first; a prompt goes after the requests that build on it.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from seer.engines.serving.block_allocator import BlockAllocator
-from seer.engines.serving.step_model import BlockMemory
+from seer.engines.serving.step_model import BlockMemory, TokenMove
 from seer.types import KVKey, RequestId
 
 
@@ -120,6 +121,24 @@ class KVObjects:
         """Tokens that `kv` could cover with its own blocks and those that are free now."""
         shared = kv.prompt.num_tokens // self._block_tokens
         return (shared + len(kv.blocks) + self._allocator.num_free) * self._block_tokens
+
+    def moves_to_front(
+        self, kv: RequestKV, first_slot: int, nodes: Sequence[int]
+    ) -> list[TokenMove]:
+        """How the KV of a draft's `nodes`, which starts at `first_slot`, gets to its first slots.
+
+        In this order no move overwrites what a later one reads, as nodes ascend.
+        """
+        table = kv.table(self._block_tokens)
+
+        def place(slot: int) -> tuple[int, int]:
+            return table[slot // self._block_tokens], slot % self._block_tokens
+
+        return [
+            TokenMove(*place(first_slot + node), *place(first_slot + i))
+            for i, node in enumerate(nodes)
+            if node != i
+        ]
 
     def shrink(self, kv: RequestKV) -> None:
         """Free own blocks behind what is filled: KV of tokens that were not kept."""

@@ -6,11 +6,13 @@ its one thread and delivers what `step` returns.
 
 from dataclasses import dataclass, field
 
-from seer.engines.serving.chunk_run import ChunkRun
-from seer.engines.serving.drafting import MAX_DRAFT_TOKENS, Drafter
+from seer.drafting.config import MAX_DRAFT_TOKENS
+from seer.engines.serving.chunk_run import ChunkRun, Taken
+from seer.engines.serving.drafting import Drafter
 from seer.engines.serving.kv_objects import KVObjects
 from seer.engines.serving.pool_io import PoolIO
-from seer.engines.serving.step_model import StepModel
+from seer.engines.serving.step_clock import StepClock
+from seer.engines.serving.step_model import Draws, StepModel, TokenMove
 from seer.engines.serving.step_plan import Planned, StepPlanner
 from seer.engines.serving.stopping import StopCheck
 from seer.errors import EngineFailure
@@ -60,6 +62,7 @@ class StepLoop:
             self._objects, info.block_size, info.max_running_requests, prefill_tokens_per_step
         )
         self._weight_version = 0
+        self._clock = StepClock()
         self._io = self._pool_io()
 
     @property
@@ -78,8 +81,8 @@ class StepLoop:
             raise EngineFailure(f"request {chunk.request_id} has a chunk in flight already")
         stop = StopCheck(chunk.sampling, self._model.eos_token_ids, self._model.decode)
         tokens = chunk.prompt_token_ids + chunk.output_token_ids
-        self._planner.add(ChunkRun(chunk=chunk, stop=stop, token_ids=tokens))
         self._drafter.begin(chunk)
+        self._planner.add(ChunkRun(chunk=chunk, stop=stop, token_ids=tokens))
 
     def abort(self, request_id: RequestId) -> StepOutput:
         """End the request's chunk now, if it is here."""
@@ -93,8 +96,6 @@ class StepLoop:
         """Export or drop a KV object."""
         if not isinstance(move, ExportKV):
             self._objects.drop(move.key)
-            if move.key.is_prompt:
-                self._drafter.drop_group(move.key.group)
             return KVMoved(key=move.key, ok=True)
         failed = KVMoved(key=move.key, ok=False)
         if self._io is None:
@@ -120,57 +121,86 @@ class StepLoop:
 
     def step(self) -> StepOutput:
         """Admit, feed one batch with drafts, draw tokens, collect what is to be reported."""
+        with self._clock.step():
+            return self._step()
+
+    def _step(self) -> StepOutput:
         for run in self._planner.admit():
             self._load_kv(run)
         planned = self._planner.plan()
         if not planned:
             raise EngineFailure("no chunk in flight fits the KV blocks")
-        planned = self._with_drafts(planned)
+        sampling, others = _split(planned)
+        planned = [*others, *self._with_drafts(sampling)]
         draws = self._model.step(planned)
         for item in planned:
             _account(item)
-        output = StepOutput()
-        start = 0
-        for item in planned:
-            end = start + item.rows.num_logits
-            if item.samples:
-                drawn, logprobs = draws.token_ids[start:end], draws.logprobs[start:end]
-                self._verify(item, drawn, logprobs, output)
-            start = end
-        return output
+        return self._verify(planned[len(others) :], draws)
 
     def close(self) -> None:
-        """Let go of the pool."""
+        """Let go of the pool and the drafter's connections."""
+        self._drafter.close()
         if self._pool is not None:
             self._pool.close()
 
-    def _with_drafts(self, planned: list[Planned]) -> list[Planned]:
+    def _with_drafts(self, sampling: list[Planned]) -> list[Planned]:
         """Add guesses to the requests that sample, once every request has its blocks."""
-        places = [i for i, item in enumerate(planned) if item.samples]
-        runs = [planned[i].run for i in places]
-        limits = [self._draft_limit(run) for run in runs]
-        drafts = self._drafter.draft([run.chunk.request_id for run in runs], limits)
-        drafted = list(planned)
-        for i, draft, limit in zip(places, drafts, limits, strict=True):
-            drafted[i] = self._planner.add_draft(planned[i], draft[:limit])
-        return drafted
+        runs = [item.run for item in sampling]
+        depths = [self._draft_depth(run) for run in runs]
+        context = sum(len(run.token_ids) for run in runs)
+        with self._clock.drafting():
+            drafts = self._drafter.draft([run.chunk.request_id for run in runs], depths, context)
+        return [
+            self._planner.add_draft(item, draft.within(depth)) if draft else item
+            for item, draft, depth in zip(sampling, drafts, depths, strict=True)
+        ]
 
-    def _draft_limit(self, run: ChunkRun) -> int:
-        """Guesses that could all be kept: one more token is drawn after them."""
+    def _draft_depth(self, run: ChunkRun) -> int:
+        """Guesses in a row that could all be kept: one more token is drawn after them."""
         room = self._max_context - len(run.token_ids)
         return max(0, min(MAX_DRAFT_TOKENS, run.chunk.max_tokens - run.num_generated - 1, room))
 
-    def _verify(
-        self, item: Planned, drawn: list[int], logprobs: list[float], output: StepOutput
-    ) -> None:
-        """Keep what was drawn on right guesses only; blocks of the others' KV are freed."""
-        run = item.run
-        assert run.kv is not None  # noqa: S101 - planned runs hold KV
-        taken = run.take(item.draft, drawn, logprobs)
-        run.kv.filled = len(run.token_ids) - 1
-        if item.draft:
-            self._objects.shrink(run.kv)
-        self._drafter.extend(run.chunk.request_id, run.token_ids[-taken.count :])
+    def _verify(self, sampling: list[Planned], draws: Draws) -> StepOutput:
+        """Keep what was drawn on right guesses only, and what the guesses teach."""
+        output = StepOutput()
+        accepted: list[list[int]] = []
+        moves: list[TokenMove] = []
+        start = 0
+        for item in sampling:
+            end = start + item.rows.num_logits
+            taken = item.run.take(
+                item.rows.draft, draws.token_ids[start:end], draws.logprobs[start:end]
+            )
+            start = end
+            accepted.append(taken.accepted)
+            moves += self._keep(item, taken)
+            self._report(item.run, taken, output)
+        if moves:  # before a later step can write to the places that they are read from
+            self._model.move_tokens(moves)
+        self._learn([len(item.rows.draft) for item in sampling], accepted)
+        return output
+
+    def _learn(self, num_verified: list[int], accepted: list[list[int]]) -> None:
+        if any(num_verified):
+            with self._clock.drafting():
+                self._drafter.learn(num_verified, accepted)
+
+    def _keep(self, item: Planned, taken: Taken) -> list[TokenMove]:
+        """Count the KV of right guesses and free the others' blocks; how the former gets there."""
+        run, kv = item.run, item.run.kv
+        assert kv is not None  # noqa: S101 - planned runs hold KV
+        kv.filled = len(run.token_ids) - 1
+        if not item.rows.draft:
+            return []
+        first_slot = kv.filled - (taken.count - 1)
+        moves = self._objects.moves_to_front(kv, first_slot, taken.accepted[: taken.count - 1])
+        self._objects.shrink(kv)
+        return moves
+
+    def _report(self, run: ChunkRun, taken: Taken, output: StepOutput) -> None:
+        """What a step came to for a request: its end, or progress when enough has come together."""
+        with self._clock.drafting():
+            self._drafter.extend(run.chunk.request_id, run.token_ids[-taken.count :])
         if taken.end is not None:
             output.results.append(self._finish(run, taken.end))
             return
@@ -189,10 +219,13 @@ class StepLoop:
         return run.result(end, self._load())
 
     def _load(self) -> InstanceLoad:
+        step_s, draft_s = self._clock.take()
         return InstanceLoad(
             free_kv_tokens=self._objects.num_free_blocks * self._block_tokens,
             num_running=self._planner.num_running,
             num_waiting=self._planner.num_waiting,
+            step_s=step_s,
+            draft_s=draft_s,
         )
 
     def _load_kv(self, run: ChunkRun) -> None:
@@ -220,5 +253,11 @@ def _account(item: Planned) -> None:
         item.run.costs.num_prompt_prefilled += count
         return
     assert item.run.kv is not None  # noqa: S101 - planned runs hold KV
-    item.run.kv.filled += count - len(item.draft)
-    item.run.costs.num_output_prefilled += count - item.rows.num_logits
+    item.run.kv.filled += count
+    item.run.costs.num_output_prefilled += count - item.rows.samples
+
+
+def _split(planned: list[Planned]) -> tuple[list[Planned], list[Planned]]:
+    """Those that draw a token, and the others."""
+    sampling = [item for item in planned if item.rows.samples]
+    return sampling, [item for item in planned if not item.rows.samples]

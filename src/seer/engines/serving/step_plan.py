@@ -7,10 +7,11 @@ free ones: with and without them the same requests run.
 """
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from seer.engines.serving.chunk_run import ChunkRun
+from seer.engines.serving.draft import Draft
 from seer.engines.serving.kv_objects import KVObjects, PromptKV, RequestKV
 from seer.engines.serving.step_model import Rows
 from seer.types import RequestId
@@ -24,17 +25,6 @@ class Planned:
     rows: Rows
     prompt: PromptKV | None
     """The prompt that the rows fill; None: they are the run's own tokens."""
-
-    @property
-    def samples(self) -> bool:
-        """Whether a token is drawn after the last row."""
-        return self.rows.num_logits > 0
-
-    @property
-    def draft(self) -> Sequence[int]:
-        """Guessed tokens among the rows: all rows with logits but the first."""
-        rows = self.rows
-        return rows.token_ids[len(rows.token_ids) - max(rows.num_logits - 1, 0) :]
 
 
 class StepPlanner:
@@ -120,21 +110,16 @@ class StepPlanner:
             planned.append(item)
         return planned
 
-    def add_draft(self, item: Planned, draft: Sequence[int]) -> Planned:
+    def add_draft(self, item: Planned, draft: Draft) -> Planned:
         """Feed guesses too, as many of them as free blocks hold; for items that sample."""
         kv = item.run.kv
         assert kv is not None  # noqa: S101 - planned runs hold KV
         num_fed = len(item.run.token_ids)
-        draft = draft[: self._objects.spare_tokens(kv) - num_fed]
+        draft = draft.first(self._objects.spare_tokens(kv) - num_fed)
         if not draft:
             return item
         self._objects.grow(kv, num_fed + len(draft))
-        rows = replace(
-            item.rows,
-            token_ids=[*item.rows.token_ids, *draft],
-            blocks=kv.table(self._block_tokens),
-            num_logits=1 + len(draft),
-        )
+        rows = replace(item.rows, blocks=kv.table(self._block_tokens), draft=draft)
         return replace(item, rows=rows)
 
     def _own_rows(self, run: ChunkRun, budget: int) -> Planned | None:
@@ -150,7 +135,7 @@ class StepPlanner:
             token_ids=run.token_ids[kv.filled : end],
             first_position=kv.filled,
             blocks=kv.table(self._block_tokens),
-            num_logits=1 if end == len(run.token_ids) else 0,
+            samples=end == len(run.token_ids),
         )
         return Planned(run=run, rows=rows, prompt=None)
 
@@ -186,11 +171,11 @@ def _prompt_rows(run: ChunkRun, prompt: PromptKV, budget: int) -> Planned:
         token_ids=run.token_ids[prompt.filled : end],
         first_position=prompt.filled,
         blocks=prompt.blocks,
-        num_logits=0,
+        samples=False,
     )
     return Planned(run=run, rows=rows, prompt=prompt)
 
 
 def _prefill_cost(item: Planned) -> int:
     """Rows that count against the prefill budget: all but a sampled one."""
-    return len(item.rows.token_ids) - item.rows.num_logits
+    return len(item.rows.token_ids) - item.rows.samples

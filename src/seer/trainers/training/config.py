@@ -12,6 +12,7 @@ import msgspec
 from seer.drafting.config import OFF, DraftingConfig
 from seer.errors import InvalidInput
 from seer.scheduling.policies import make_policy
+from seer.trainers.on_policy import OnPolicyCheck
 
 BASELINE_POLICY = "group_round_robin"
 """Undivided groups dealt over the instances, as veRL does (paper section 5.1)."""
@@ -72,6 +73,8 @@ MINIMUM = {
 }
 """Least allowed values of whole numbers."""
 
+SEEDS = 2**32
+"""Seeds that numpy, whose generator is seeded too, takes."""
 POSITIVE = ("learning_rate", "temperature", "reward_timeout_s")
 FINITE = ("beta", "format_bonus", "reward_on_error", "eval_temperature")
 
@@ -81,7 +84,7 @@ MAY_DIFFER = frozenset(
         *("eval_every", "checkpoint_every", "keep_checkpoints"),
         *("instances", "kv_tokens", "max_running", "pool_bytes", "reward_workers"),
         *("policy", "chunk_size", "max_spread", "pull_gap_tokens"),
-        *("drafting", "warm_start", "baseline"),
+        *("drafting", "warm_start", "baseline", "check_share"),
     }
 )
 """Settings that a resumed run may change: in float32 none of them changes what is learned."""
@@ -147,6 +150,9 @@ class TrainConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     baseline: Annotated[
         bool, _help("undivided rollout without drafting, whatever policy and drafting say")
     ] = False
+    check_share: Annotated[
+        float, _help("part of the responses whose log-probabilities the trainer checks")
+    ] = 1.0
 
     reward_function: Annotated[
         str | None,
@@ -189,6 +195,9 @@ class TrainConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         self._check_numbers()
         self._check_batch()
         self._check_contradictions()
+        if not 0 <= self.seed < SEEDS:
+            raise InvalidInput("seed", self.seed, f"allowed: an integer in [0, {SEEDS})")
+        OnPolicyCheck(share=self.check_share)
         DraftingConfig(budget=self.drafting)
         make_policy(self.policy)
         foreign = [name for name in self.log if name not in SINKS]

@@ -20,12 +20,14 @@ class Split(msgspec.Struct, frozen=True, kw_only=True):
     """Forward and backward passes and the optimiser's step."""
     weight_update_s: float
     """Handing the new weights to the instances."""
+    check_s: float
+    """The trainer's forward pass to compare log-probabilities."""
 
     @property
     def other_s(self) -> float:
-        """The rest: data, and the check of log-probabilities."""
-        known = self.rollout_s + self.reward_wait_s + self.train_s + self.weight_update_s
-        return self.total_s - known
+        """The rest: reading items, writing files."""
+        known = self.rollout_s + self.reward_wait_s + self.train_s
+        return self.total_s - known - self.weight_update_s - self.check_s
 
 
 class IterationClock:
@@ -38,16 +40,18 @@ class IterationClock:
         self._scored_s = 0.0
         self._rollout_s = 0.0
         self._update_s = 0.0
+        self._check_s = 0.0
         self._reward_wait_s = 0.0
 
     def start(self) -> None:
         """An iteration begins."""
         self._started_s = self._now()
 
-    def rolled_out(self, *, rollout_s: float, weight_update_s: float) -> None:
+    def rolled_out(self, *, rollout_s: float, weight_update_s: float, check_s: float) -> None:
         """The rollout is over; its parts as the rollout measured them."""
         self._rollout_s = rollout_s
         self._update_s = weight_update_s
+        self._check_s = check_s
 
     def scored(self, *, reward_wait_s: float) -> None:
         """All rewards are there; training begins."""
@@ -63,4 +67,5 @@ class IterationClock:
             reward_wait_s=self._reward_wait_s,
             train_s=now - self._scored_s,
             weight_update_s=self._update_s,
+            check_s=self._check_s,
         )

@@ -30,6 +30,7 @@ class StepRow(msgspec.Struct, frozen=True, kw_only=True):
     reward_wait_s: float
     train_s: float
     weight_update_s: float
+    check_s: float
     other_s: float
     loss: float
     grad_norm: float
@@ -64,7 +65,7 @@ class StepFigures(msgspec.Struct, frozen=True, kw_only=True):
             step=step,
             reward=fmean(sample.reward for sample in self.samples),
             reward_by_task=reward_by_task(self.samples),
-            num_reward_errors=sum(sample.error is not None for sample in self.samples),
+            num_reward_errors=num_errors(self.samples),
             num_tokens=num_tokens,
             mean_tokens=num_tokens / len(self.samples),
             tokens_per_s=num_tokens / split.rollout_s if split.rollout_s > 0 else 0.0,
@@ -74,6 +75,7 @@ class StepFigures(msgspec.Struct, frozen=True, kw_only=True):
             reward_wait_s=split.reward_wait_s,
             train_s=split.train_s,
             weight_update_s=split.weight_update_s,
+            check_s=split.check_s,
             other_s=split.other_s,
             loss=logs["loss"],
             grad_norm=logs["grad_norm"],
@@ -81,17 +83,24 @@ class StepFigures(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def logs(self) -> dict[str, float]:
-        """The figures under the names that TensorBoard and wandb show."""
-        split = self.split
-        figures = {f"reward/{task}": mean for task, mean in reward_by_task(self.samples).items()}
-        figures |= {f"seconds/{name}": getattr(split, f"{name}_s") for name in PARTS}
-        if self.max_logprob_delta is not None:
-            figures["max_logprob_delta"] = self.max_logprob_delta
-        return figures
+        """What the trainer does not log by itself, under the names that TensorBoard shows.
+
+        The rollout logs its own parts.
+        """
+        by_task = reward_by_task(self.samples)
+        return {
+            "seer/iteration_s": self.split.total_s,
+            "seer/reward_wait_s": self.split.reward_wait_s,
+            "seer/train_s": self.split.train_s,
+            "seer/other_s": self.split.other_s,
+            "seer/reward_errors": float(num_errors(self.samples)),
+            **{f"reward/{task}": mean for task, mean in by_task.items()},
+        }
 
 
-PARTS = ("total", "rollout", "reward_wait", "train", "weight_update", "other")
-"""Parts of an iteration, and the whole."""
+def num_errors(samples: Sequence[Sample]) -> int:
+    """Responses whose reward call gave no reward."""
+    return sum(sample.error is not None for sample in samples)
 
 
 def reward_by_task(samples: Sequence[Sample]) -> dict[str, float]:

@@ -12,7 +12,8 @@ from safetensors.torch import load_file, save_file
 from seer.engines.local.spec import LocalSpec
 from seer.engines.serving.stopping import StopCheck
 from seer.errors import InvalidInput
-from seer.types import InstanceSetup, SamplingParams, WeightUpdate
+from seer.rollout.engine import InstanceSetup
+from seer.types import SamplingParams, WeightUpdate
 from support.conformance import CHECKS, Check, run_check
 from support.subjects import Subject, ignore, running
 from support.tiny_models import TINY_MODELS, make_tiny_model
@@ -27,11 +28,11 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _subject(path: Path, dtype: str = "float32", drafting: str = "off") -> Subject:
-    spec = LocalSpec(model=str(path), dtype=dtype, kv_tokens=16 * 32, drafting=drafting)
-    return Subject(spec=spec, weights_path=str(path))
+    spec = LocalSpec(model=str(path), dtype=dtype, kv_tokens=16 * 32)
+    return Subject(spec=spec, weights_path=str(path), drafting=drafting)
 
 
-@pytest.mark.parametrize("drafting", ["off", "fixed:4"])
+@pytest.mark.parametrize("drafting", ["off", "fixed:4", "seer"])
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 def test_conformance(check: Check, drafting: str, model: Path) -> None:
     """The local engine keeps the contract of engines, with drafts as without."""
@@ -171,9 +172,6 @@ def test_a_missing_tensor_fails_the_launch(model: Path, tmp_path: Path) -> None:
         ("device", "tpu"),
         ("kv_tokens", 31),
         ("logprobs", "none"),
-        ("drafting", "fixed"),
-        ("drafting", "fixed:0"),
-        ("drafting", "fixed:33"),
         ("max_running_requests", 0),
         ("prefill_tokens_per_step", 0),
     ],

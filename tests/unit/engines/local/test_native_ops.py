@@ -13,6 +13,7 @@ from seer.engines.local.model_config import ModelConfig
 from seer.engines.local.native_ops import NativeOps
 from seer.engines.local.torch_ops import TorchOps
 from seer.engines.local.weights import LayerWeights
+from seer.engines.serving.draft import Draft
 from seer.engines.serving.step_model import Rows
 
 CPU = torch.device("cpu")
@@ -81,9 +82,21 @@ def _rope(dim: int) -> torch.Tensor:
 def _batch(step: list[tuple[int, int]], tables: list[list[int]]) -> StepBatch:
     """A step of (first position, rows) a sequence."""
     sequences = [
-        Rows(token_ids=[0] * n, first_position=first, blocks=tables[i], num_logits=0)
+        Rows(token_ids=[0] * n, first_position=first, blocks=tables[i], samples=False)
         for i, (first, n) in enumerate(step)
     ]
+    return build_batch(sequences, CPU)
+
+
+def _tree_batch(size: int, contexts: list[int], tables: list[list[int]]) -> StepBatch:
+    """A step of one token and a random tree of `size` nodes after each context."""
+    generator = torch.Generator().manual_seed(size)
+    sequences = []
+    for context, table in zip(contexts, tables, strict=True):
+        draws = torch.rand(size, generator=generator).tolist()
+        tree = Draft([0] * size, [int(draw * (i + 1)) - 1 for i, draw in enumerate(draws)])
+        rows = Rows(token_ids=[0], first_position=context, blocks=table, samples=True, draft=tree)
+        sequences.append(rows)
     return build_batch(sequences, CPU)
 
 
@@ -107,6 +120,32 @@ def test_attention_equals_torch(isa: str, shape: Shape, dtype: torch.dtype) -> N
     for step in steps:
         batch = _batch(step, tables)
         qkv = _qkv(batch, shape, dtype)
+        native.begin(batch)
+        plain.begin(batch)
+        got = native.attend(1, weights, qkv).float()
+        expected = plain.attend(1, weights, qkv.clone()).float()
+        assert (got - expected).abs().max() <= TOLERANCE[dtype] * expected.abs().max()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["f32", "bf16"])
+@pytest.mark.parametrize("shape", LONG_SHAPES, ids=str)
+@pytest.mark.parametrize("isa", supported_isas())
+def test_attention_within_trees_equals_torch(isa: str, shape: Shape, dtype: torch.dtype) -> None:
+    """Nodes see the context and their ancestors, wherever a tree lies in blocks and chunks."""
+    torch.manual_seed(11)
+    config = _config(shape)
+    rope = _rope(shape.dim)
+    native = NativeOps(config, KVCache(config, 40, 32, dtype, CPU), rope, isa)
+    plain = TorchOps(config, KVCache(config, 40, 32, dtype, CPU), rope)
+    weights = _layer(shape, dtype, with_norms=False)
+    tables = [list(range(39, 27, -1)), list(range(1, 20, 2)), list(range(0, 20, 2))]
+    contexts = [[126, 127, 31], [128, 112, 15], [0, 255, 96]]
+    steps = [_batch([(0, 300), (0, 260), (0, 100)], tables)]
+    for size, at in zip((5, 32, 17), contexts, strict=True):
+        steps.append(_tree_batch(size, at, tables))
+    for batch in steps:
+        qkv = _qkv(batch, shape, dtype)
+        qkv[:, : shape.heads * shape.dim] *= 4
         native.begin(batch)
         plain.begin(batch)
         got = native.attend(1, weights, qkv).float()
