@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seer.drafting.draft_server import DraftLink
+from seer.drafting.earlier_texts import EarlierTexts
 from seer.drafting.group_copy import DraftRequest, GroupCopy
 from seer.drafting.group_store import MAX_REQUEST, GroupStore
 from seer.drafting.messages import Fetched, GroupKey, TokenUpdate
@@ -49,6 +50,8 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Time between two exchanges with the server."""
     max_push_tokens: int = 65_536
     """Tokens pushed in one exchange at most."""
+    warm_start: bool = False
+    """Begin a group's tree with what earlier weights wrote here to the same prompt."""
 
     def __post_init__(self) -> None:
         for name in ("vocab_size", "update_tokens", "max_push_tokens"):
@@ -89,6 +92,7 @@ class DraftClient:
         self._clock = clock
         self._store = GroupStore(vocab_size=settings.vocab_size)
         self._groups: dict[GroupKey, GroupCopy] = {}
+        self._earlier = EarlierTexts()
         self._lock = threading.Lock()
         self._stats = ClientStats()
         self._stop = threading.Event()
@@ -112,11 +116,7 @@ class DraftClient:
             self._store.register(key, ttl_s, now)
             group = self._groups.get(key)
             if group is None:
-                tree = SuffixTree(max_depth=self._settings.max_depth)
-                if len(prompt):
-                    tree.set_prompt(prompt)
-                group = GroupCopy(key, tree, self._store, ttl_s, now + ttl_s)
-                self._groups[key] = group
+                group = self._groups[key] = self._new_group(key, prompt, ttl_s)
             group.ttl_s = ttl_s
             group.expires = now + ttl_s
 
@@ -174,8 +174,7 @@ class DraftClient:
     def drop_group(self, key: GroupKey) -> None:
         """Forget a group here at once, its running requests too; the server's copy expires."""
         with self._lock:
-            self._groups.pop(key, None)
-            self._store.drop(key)
+            self._drop(key)
 
     @property
     def stats(self) -> ClientStats:
@@ -255,8 +254,21 @@ class DraftClient:
         now = self._clock()
         for key, group in list(self._groups.items()):
             if not group.open and group.expires <= now:
-                del self._groups[key]
-                self._store.drop(key)
+                self._drop(key)
+
+    def _new_group(self, key: GroupKey, prompt: NDArray[np.int32], ttl_s: float) -> GroupCopy:
+        tree = SuffixTree(max_depth=self._settings.max_depth)
+        if len(prompt):
+            tree.set_prompt(prompt)
+        group = GroupCopy(key, prompt, tree, self._store, ttl_s, expires=math.inf)
+        group.add_earlier(self._earlier.texts(prompt, key.weight_version))
+        return group
+
+    def _drop(self, key: GroupKey) -> None:
+        group = self._groups.pop(key, None)
+        if group is not None and self._settings.warm_start:
+            self._earlier.keep(group.prompt, key.weight_version, group.texts())
+        self._store.drop(key)
 
     def _pending(self) -> list[TokenUpdate]:
         """Updates to push."""

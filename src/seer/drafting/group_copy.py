@@ -3,7 +3,7 @@
 The texts themselves lie in the client's GroupStore. Not thread-safe but for the tree.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -38,6 +38,7 @@ class GroupCopy:
     """One group. See the module."""
 
     key: GroupKey
+    prompt: NDArray[np.int32]
     tree: SuffixTree
     store: GroupStore
     ttl_s: float
@@ -51,6 +52,15 @@ class GroupCopy:
     num_private: int = 0
     """Sequences of the tree beside the shared texts, numbered from MAX_REQUEST."""
 
+    def add_earlier(self, texts: Iterable[NDArray[np.int32]]) -> None:
+        """Let the tree learn texts of none of the group's requests."""
+        for text in texts:
+            self.tree.append(self._private_sequence(), 0, text)
+
+    def texts(self) -> list[NDArray[np.int32]]:
+        """What the group's requests have written."""
+        return [self.store.text(self.key, request) for request in self.store.lengths(self.key)]
+
     def start(self, request: int, output: NDArray[np.int32]) -> DraftRequest:
         """Make the request one that runs here, with exactly `output` behind it.
 
@@ -61,8 +71,7 @@ class GroupCopy:
         known = self.store.text(self.key, request)
         sequence = request
         if not np.array_equal(known, output[: len(known)]):
-            sequence = MAX_REQUEST + self.num_private
-            self.num_private += 1
+            sequence = self._private_sequence()
         cursor = self.tree.cursor(sequence)
         made = DraftRequest(
             key=self.key, request=request, cursor=cursor, sequence=sequence, num_tokens=0
@@ -133,6 +142,10 @@ class GroupCopy:
     def forget_server(self) -> None:
         """The server is away, and may come back empty."""
         self.is_at_server = False
+
+    def _private_sequence(self) -> int:
+        self.num_private += 1
+        return MAX_REQUEST + self.num_private - 1
 
     def _due(self, update_tokens: int) -> dict[int, int]:
         """Tokens to push of each request that has any."""

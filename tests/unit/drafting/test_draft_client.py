@@ -253,3 +253,20 @@ def test_the_server_passes_over_what_is_not_allowed() -> None:
     assert [delta.key for delta in server.fetch([bad, good]).deltas] == [KEY]
     server.update([TokenUpdate(key=KEY, request=0, prev_num_tokens=2, token_bytes=b"")])
     assert server.stats.num_refused == 2
+
+
+@pytest.mark.parametrize("warm_start", [False, True])
+def test_a_group_may_begin_with_what_earlier_weights_wrote(*, warm_start: bool) -> None:
+    """With a warm start the same prompt's new tree knows the old texts; without it, nothing."""
+    client = _client(DraftServer(vocab_size=100), warm_start=warm_start)
+    request = client.open(KEY, 0)
+    client.append(request, 0, TEXT)
+    client.end(request)
+    client.drop_group(KEY)
+    newer = GroupKey(5, weight_version=1)
+    client.register_group(newer, [1, 2, 3])
+    request = client.open(newer, 0, TEXT[:6])
+    drafted = client.speculate([request], 3, PLAIN).token_ids.tolist()
+    assert drafted == (TEXT[6:9] if warm_start else [])
+    _settle(client)
+    assert client.stats.num_pushed_tokens == 4, "earlier texts are nobody's to push"

@@ -102,7 +102,7 @@ class GroupDrafter:
         self._client.close()
 
     def _forget_groups(self) -> None:
-        """Other weights write other texts: the trees are of no more use."""
+        """Other weights write other texts: their groups begin anew."""
         for key in self._client.group_keys:
             self._client.drop_group(key)
 
@@ -113,7 +113,11 @@ def make_drafter(
     """The drafter of a setting that is not `off`. `step_time` where the budget asks for it."""
     server = config.server
     link = DraftServer(vocab_size=vocab_size) if server is None else RemoteServer(server)
-    settings = ClientSettings(vocab_size=vocab_size, fetch_period_s=config.fetch_period_s)
+    settings = ClientSettings(
+        vocab_size=vocab_size,
+        fetch_period_s=config.fetch_period_s,
+        warm_start=config.warm_start,
+    )
     client = DraftClient(link, settings)
     budget = make_budget(config.budget, step_time)
     return GroupDrafter(client, Planner(budget, DraftSettings(), AcceptanceStatistics()))
