@@ -13,6 +13,8 @@ from seer.cli.report import make_report, show_trace
 from seer.cli.rollout import run_rollout
 from seer.cli.settings import BenchSettings, RolloutSettings
 from seer.cli.simulate import SimulateSettings, run_simulate
+from seer.cli.train import run_train
+from seer.cli.train_settings import train_command
 from seer.errors import InvalidInput, SeerError
 
 EXIT_FAILED = 1
@@ -30,6 +32,7 @@ app.command("bench")(settings_command(BenchSettings, run_bench))
 app.command("profile")(profile)
 app.command("report")(make_report)
 app.command("trace")(show_trace)
+app.command("train")(train_command(run_train))
 app.command("simulate")(settings_command(SimulateSettings, run_simulate))
 
 

@@ -18,6 +18,10 @@ class JsonLines:
         self._file.write(b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
         self._file.flush()
 
+    def sync(self) -> None:
+        """Bring the lines to the disk."""
+        os.fsync(self._file.fileno())
+
     def close(self) -> None:
         """Close the file."""
         self._file.close()
