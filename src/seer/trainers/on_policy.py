@@ -1,8 +1,18 @@
 """Whether a rollout is on-policy: its log-probabilities against the trainer's own forward pass."""
 
-import msgspec
+from collections.abc import Mapping, Sequence
 
-from seer.errors import InvalidInput
+import msgspec
+import numpy as np
+
+from seer.errors import InvalidInput, SeerError
+
+FLOAT32_TOLERANCE = 1e-4
+"""Two float32 forward passes of one model differ by less; one optimiser step moves more."""
+
+
+class OffPolicy(SeerError, RuntimeError):
+    """Tokens were not drawn from the policy that is trained: the largest difference and where."""
 
 
 class OnPolicyCheck(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -31,3 +41,40 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     """Where the largest is: the row of the batch,"""
     position: int
     """and the place in its completion."""
+
+
+def rows_to_check(num_rows: int, share: float, turn: int) -> list[int]:
+    """Evenly spread rows, others at the next turn; at least one unless the share is 0."""
+    count = int(np.ceil(share * num_rows))
+    return sorted((turn + i * num_rows // count) % num_rows for i in range(count))
+
+
+def compare(
+    seer: Mapping[int, Sequence[float]], trainer: Mapping[int, Sequence[float]]
+) -> Difference:
+    """Log-probabilities by row and token, both sides of the same rows and lengths."""
+    rows = list(seer)
+    gaps = [np.abs(np.subtract(seer[row], trainer[row])) for row in rows]
+    everything = np.concatenate(gaps)
+    place = int(everything.argmax())  # of a NaN, if there is one
+    ends = np.cumsum([gap.size for gap in gaps])
+    which = int(np.searchsorted(ends, place, side="right"))
+    return Difference(
+        largest=float(everything[place]),
+        mean=float(everything.mean()),
+        num_tokens=everything.size,
+        row=rows[which],
+        position=place - int(ends[which] - gaps[which].size),
+    )
+
+
+def enforce(difference: Difference, tolerance: float) -> None:
+    """Raise OffPolicy when the largest difference is above the tolerance, or no number."""
+    if difference.largest <= tolerance:
+        return
+    raise OffPolicy(
+        f"row {difference.row}, token {difference.position}: log-probabilities of rollout and "
+        f"trainer differ by {difference.largest:.3g} (mean {difference.mean:.3g} over "
+        f"{difference.num_tokens} tokens); allowed: {tolerance:g}. Do both use the same weights, "
+        "dtype and rope settings?"
+    )

@@ -7,16 +7,35 @@ TRL calls the function with the prompts of one generation batch, each repeated `
 times in a row (its own documentation says otherwise), and reads one completion for each of them.
 """
 
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
+import msgspec
+
+from seer.drafting.config import OFF, DraftingConfig
+from seer.engines.local.spec import LocalSpec
+from seer.engines.process import ProcessSpec
 from seer.rollout.config import RolloutConfig
-from seer.rollout.prompts import Prompt
+from seer.rollout.metrics import RolloutMetrics
+from seer.rollout.prompts import Prompt, PromptItem
 from seer.rollout.results import GroupResult
-from seer.trainers.on_policy import OnPolicyCheck
+from seer.trainers.draw_seeds import DrawSeeds
+from seer.trainers.engine_fit import check_fit, local_spec
+from seer.trainers.on_policy import Difference, OnPolicyCheck
+from seer.trainers.policy_session import PolicySession
+from seer.trainers.prompt_runs import prompt_runs
+from seer.trainers.trl_check import check_comparable, check_on_policy, logprob_temperature
 from seer.trainers.trl_report import IterationReport
-from seer.trainers.trl_trainer import Trainer
+from seer.trainers.trl_trainer import (
+    Trainer,
+    check_sampling,
+    check_supported,
+    encode_prompt,
+    group_size,
+    trainer_sampling,
+)
 from seer.types import SamplingParams
 
 OnGroup = Callable[[GroupResult], None]
@@ -25,12 +44,9 @@ OnGroup = Callable[[GroupResult], None]
 class SeerRollout:
     """TRL's `rollout_func`: call it with the prompts and the trainer.
 
-    The instances start at the first call and stay up until `close`. Before a rollout they get the
-    trainer's weights if these have changed since the last one.
+    The instances start at the first call and stay up until `close`, or until the interpreter ends.
+    Before a rollout they get the trainer's weights if these have changed since the last one.
     """
-
-    iteration: IterationReport | None
-    """The last call; None before the first."""
 
     def __init__(
         self,
@@ -50,6 +66,17 @@ class SeerRollout:
         written; None: shared memory if it has room, else the temporary directory. `check` None:
         `OnPolicyCheck()`, every row.
         """
+        self.iteration: IterationReport | None = None
+        """The last call; None before the first."""
+        self._engine = local_spec(config.engine)
+        self._config = config
+        self._sampling = sampling
+        self._on_group = on_group
+        self._check = check or OnPolicyCheck()
+        self._session = PolicySession(config, weights_dir)
+        self._seeds = DrawSeeds()
+        self._fits: object = None
+        """The model that has been compared with the engine's."""
 
     def __call__(self, prompts: list[Any], trainer: Trainer) -> dict[str, Any]:
         """One completion for each prompt, in their order.
@@ -58,8 +85,40 @@ class SeerRollout:
         the sampling temperature, None where the engine reports others. The draws depend on the
         seed, `global_step` and the group's place in the batch alone, so a resumed run draws what
         an uninterrupted one does. Raises InvalidInput when the prompts are no runs of
-        `num_generations` equal ones, or trainer and engine do not fit each other.
+        `num_generations` equal ones, or trainer and engine do not fit each other; OffPolicy when
+        the log-probabilities differ by more than the check allows.
         """
+        check_supported(trainer)
+        size = group_size(trainer)
+        runs = prompt_runs(prompts, size)
+        given = self._sampling or trainer_sampling(trainer)
+        check_sampling(trainer, given)
+        temperature = logprob_temperature(self._engine, given)
+        check_comparable(self._check, temperature)
+        items = [_item(trainer, prompt, place) for place, prompt in enumerate(runs)]
+        update_s = self._update(trainer)
+        before = self._session.metrics()
+        step, is_training = trainer.state.global_step, trainer.model.training
+        seed = self._seeds.next(given.seed, step, is_training=is_training)
+        began = time.perf_counter()
+        groups = self._session.generate(
+            items, size, msgspec.structs.replace(given, seed=seed), self._on_group
+        )
+        rolled_out = time.perf_counter()
+        difference = self._compare(trainer, groups, temperature)
+        self.iteration = _report(
+            trainer,
+            before,
+            self._session.metrics(),
+            weight_version=self._session.weight_version,
+            weight_update_s=update_s,
+            rollout_s=rolled_out - began,
+            check_s=time.perf_counter() - rolled_out,
+            difference=difference,
+        )
+        for name, value in self.iteration.as_log().items():
+            trainer._log_metric(name, value)  # noqa: SLF001 - public to reward functions only
+        return _rows(groups, has_logprobs=temperature == given.temperature)
 
     def sample(
         self,
@@ -75,12 +134,112 @@ class SeerRollout:
         Prompts are not repeated, and `sampling` is taken as it is, its seed too. Nothing is
         compared. In the order of the prompts.
         """
+        check_supported(trainer)
+        items = [p if isinstance(p, PromptItem) else PromptItem(prompt=p) for p in prompts]
+        self._update(trainer)
+        return self._session.generate(items, group_size, sampling, on_group)
 
     def close(self) -> None:
         """End the instances and remove the weights. Idempotent; a later call starts again."""
+        self._session.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
+
+    def _update(self, trainer: Trainer) -> float:
+        """Seconds of the weight update; the models are compared when one is first seen."""
+        if self._fits is not trainer.model:
+            check_fit(self._config.engine, trainer.model.config, len(trainer.processing_class))
+            self._fits = trainer.model
+        return self._session.update(trainer)
+
+    def _compare(
+        self, trainer: Trainer, groups: Sequence[GroupResult], temperature: float | None
+    ) -> Difference | None:
+        if temperature is None or not self._check.share:
+            return None
+        return check_on_policy(self._check, self._engine, trainer, groups, temperature)
+
+
+def seer_rollout(
+    model: str | Path,
+    *,
+    num_instances: int = 2,
+    dtype: str = "float32",
+    device: str = "cpu",
+    kv_tokens: int = 8192,
+    max_running_requests: int = 32,
+    logprobs: Literal["raw", "processed"] = "processed",
+    policy: str = "divided",
+    chunk_size: int | None = 128,
+    drafting: str = OFF,
+    sampling: SamplingParams | None = None,
+    on_group: OnGroup | None = None,
+    weights_dir: Path | None = None,
+    check: OnPolicyCheck | None = None,
+) -> SeerRollout:
+    """A `rollout_func` over local instances, each a process of its own.
+
+    `model`: the directory of the model that is trained, in Hugging Face format; its configuration
+    and tokenizer are used, the weights come from the trainer. `dtype` is best the trainer's:
+    float32 with `bf16=False`. Filters (top_p, top_k, min_p) need `logprobs="raw"`, or no check.
+    Other settings: LocalSpec, RolloutConfig, DraftingConfig and SeerRollout.
+    """
+    spec = LocalSpec(
+        model=str(model),
+        dtype=dtype,
+        device=device,
+        kv_tokens=kv_tokens,
+        max_running_requests=max_running_requests,
+        logprobs=logprobs,
+    )
+    config = RolloutConfig(
+        engine=ProcessSpec(inner=spec),
+        num_instances=num_instances,
+        policy=policy,
+        chunk_size=chunk_size,
+        drafting=DraftingConfig(budget=drafting),
+    )
+    return SeerRollout(
+        config, sampling=sampling, on_group=on_group, weights_dir=weights_dir, check=check
+    )
+
+
+def _item(trainer: Trainer, prompt: Any, place: int) -> PromptItem:
+    return PromptItem(
+        prompt=encode_prompt(trainer, prompt),
+        prompt_id=str(place),
+        metadata={"prompt": prompt},
+        sampling_index=place,
+    )
+
+
+def _rows(groups: Sequence[GroupResult], *, has_logprobs: bool) -> dict[str, Any]:
+    """What TRL takes: every completion has a token at least, its end token, so none is empty."""
+    rows = [(group, completion) for group in groups for completion in group.completions]
+    return {
+        "prompt_ids": [group.prompt_token_ids for group, _ in rows],
+        "completion_ids": [completion.output_token_ids for _, completion in rows],
+        "logprobs": [completion.logprobs for _, completion in rows] if has_logprobs else None,
+    }
+
+
+def _report(
+    trainer: Trainer, before: RolloutMetrics, after: RolloutMetrics, **measured: Any
+) -> IterationReport:
+    """The session's figures after a call less those before it."""
+    return IterationReport(
+        global_step=trainer.state.global_step,
+        is_training=trainer.model.training,
+        output_tokens=after.output_tokens - before.output_tokens,
+        tail_s=after.tail_time_s - before.tail_time_s,
+        preemptions=after.preemptions - before.preemptions,
+        drafted_tokens=after.drafted_tokens - before.drafted_tokens,
+        accepted_tokens=after.accepted_tokens - before.accepted_tokens,
+        instances_lost=after.instances_lost - before.instances_lost,
+        session=after,
+        **measured,
+    )

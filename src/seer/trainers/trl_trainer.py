@@ -90,7 +90,9 @@ def encode_prompt(trainer: Trainer, prompt: Any) -> list[int]:
     if isinstance(prompt, str):
         return list(tokenizer(text=prompt)["input_ids"])
     if trainer.chat_template is None and tokenizer.chat_template is None:
-        raise InvalidInput("prompts", prompt, "allowed: text, as the tokenizer has no chat template")
+        raise InvalidInput(
+            "prompts", prompt, "allowed: text, as the tokenizer has no chat template"
+        )
     encoded = tokenizer.apply_chat_template(
         conversation=[prompt],
         chat_template=trainer.chat_template,
