@@ -27,6 +27,8 @@ BEFORE_TRAINING = -1
 def open_out_dir(config: TrainConfig) -> Checkpoint | None:
     """Make or check the directory; returns the checkpoint to go on from, None: from the start.
 
+    Nothing is written into it yet, so that a run that is refused leaves it free for the next try.
+
     Raises InvalidInput when results cannot go there, or when a run with other settings began there.
     """
     out = Path(config.out)
@@ -38,17 +40,16 @@ def open_out_dir(config: TrainConfig) -> Checkpoint | None:
         ) from error
     if not os.access(out, os.W_OK | os.X_OK):
         raise InvalidInput("out", config.out, "allowed: a writable directory")
-    checkpoint = _checkpoint_to_resume(out, config)
+    return _checkpoint_to_resume(out, config)
+
+
+def claim_out_dir(config: TrainConfig) -> None:
+    """The run begins: its settings are there from now on, and what an interruption left is not."""
+    out = Path(config.out)
     remove_incomplete(out)
-    write_whole(out / SETTINGS_NAME, msgspec.json.format(msgspec.json.encode(config)))
-    return checkpoint
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file that is there complete or not at all."""
-    unfinished = path.with_name(f".{path.name}.tmp")
-    unfinished.write_bytes(content)
-    unfinished.replace(path)
+    unfinished = out / f".{SETTINGS_NAME}.tmp"
+    unfinished.write_bytes(msgspec.json.format(msgspec.json.encode(config)))
+    unfinished.replace(out / SETTINGS_NAME)
 
 
 class RunFiles:
@@ -78,7 +79,7 @@ class RunFiles:
 def _checkpoint_to_resume(out: Path, config: TrainConfig) -> Checkpoint | None:
     settings = out / SETTINGS_NAME
     if not config.resume:
-        if any(out.iterdir()):
+        if any(path.name != REWARD_LOG_NAME for path in out.iterdir()):
             hint = "or --resume to go on with its run" if settings.exists() else "or another one"
             raise InvalidInput("out", config.out, f"allowed: an empty directory, {hint}")
         return None

@@ -32,6 +32,7 @@ from seer.trainers.training.out_dir import (
     MODEL_NAME,
     REWARD_LOG_NAME,
     RunFiles,
+    claim_out_dir,
     open_out_dir,
 )
 from seer.trainers.training.report import Report
@@ -79,6 +80,7 @@ def train(config: TrainConfig, model: str, report: Report) -> Path:
     run = _prepare(config, model)
     with ExitStack() as stack:
         pool = stack.enter_context(_reward_pool(run))
+        claim_out_dir(config)
         last_step = run.first_step if run.checkpoint else BEFORE_TRAINING
         files = RunFiles(run.out, last_step)
         stack.callback(files.close)
