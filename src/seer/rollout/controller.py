@@ -45,7 +45,7 @@ from seer.rollout.request_state import (
     finish_reason,
     make_group,
 )
-from seer.scheduling.admission import can_admit
+from seer.scheduling.admission import can_admit, end_with_block
 from seer.scheduling.divided_policies import Changed, DividedPolicy
 from seer.scheduling.placement import Placement, PlacementConfig, place
 from seer.scheduling.policies import make_policy
@@ -237,7 +237,7 @@ class Controller:
         touched = self._kv.take_touched()
         while (request_id := self._buffer.head()) is not None and len(passed) <= policy.max_skips:
             request = self._request(request_id)
-            num_tokens = policy.chunk_tokens(request)
+            num_tokens = self._chunk_tokens(policy, request)
             placement = self._place(request, num_tokens, touched | self._kv.touched)
             if placement is None:
                 self._buffer.set_aside()
@@ -248,6 +248,11 @@ class Controller:
         self._refused = passed
         self._buffer.restore()
         return actions
+
+    def _chunk_tokens(self, policy: DividedPolicy, request: RequestState) -> int:
+        left = request.max_tokens - request.num_generated
+        num_tokens = policy.chunk_tokens(request)
+        return end_with_block(num_tokens, request.num_covered, self._kv.block_size, left)
 
     def _place(self, request: RequestState, num_tokens: int, touched: set[int]) -> Placement | None:
         """Where the chunk goes; None: it fits nowhere. Untouched instances refuse it as before."""

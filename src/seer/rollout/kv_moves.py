@@ -157,7 +157,7 @@ class KVMoves:
             instance.ledger.mark_ready(request_id.group)
         if was_kept and stays and num_tokens:
             num_covered = request.num_covered
-            blocks = own_blocks(request.num_prompt_tokens, num_covered, self._block_size)
+            blocks = own_blocks(request.num_prompt_tokens, num_covered, self.block_size)
             instance.ledger.rest(request_id, num_covered, blocks)
             self._homes[request_id] = flight.instance_id
             return []
@@ -217,7 +217,7 @@ class KVMoves:
         self._pool.check_integrity()
 
     @property
-    def _block_size(self) -> int:
+    def block_size(self) -> int:
         """Tokens a block, the same on all instances; there is one at least."""
         return next(iter(self._instances.values())).info.block_size
 
@@ -225,7 +225,7 @@ class KVMoves:
         if not self._reserves:
             return EMPTY
         return footprint(
-            request.num_prompt_tokens, request.num_generated, num_tokens, self._block_size
+            request.num_prompt_tokens, request.num_generated, num_tokens, self.block_size
         )
 
     def _pin_loads(

@@ -17,3 +17,15 @@ def chunk_tokens(chunk_size: int | None, num_generated: int, max_tokens: int) ->
     """Tokens of a request's next chunk (paper Algorithm 2, line 16); no size: all that is left."""
     left = max_tokens - num_generated
     return left if chunk_size is None else min(chunk_size, left)
+
+
+def end_with_block(num_tokens: int, num_covered: int, block_size: int, left: int) -> int:
+    """A chunk of `num_tokens`, cut so that its KV ends where a block does.
+
+    What is reserved is whole blocks: tokens of a last block that the chunk does not reach would be
+    held for nothing. `num_covered` tokens have KV when it starts, `left` may be generated in all.
+    A chunk that may be the last one, or does not reach a block's end, stays as it is.
+    # Paper silent: the relation of chunks and blocks.
+    """
+    beyond = (num_covered + num_tokens) % block_size
+    return num_tokens - beyond if beyond < num_tokens < left else num_tokens

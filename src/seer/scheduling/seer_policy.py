@@ -47,16 +47,17 @@ class SeerPolicy(Divided):
         self._lengths.add_group(group)
 
     def order_key(self, request: Waiting) -> OrderKey:
-        """Probes that have not run; then the longest way to go first; ties by member, then group.
+        """Probes that have not run; then the longest way to go first; ties by group, then member.
 
-        So the groups of which nothing is known get one member each before any gets two.
+        So of the groups of which equally little is known one is brought on after the other: members
+        that run together share their prompt's KV, and learn from each other's texts.
         """
         group, member = request.request_id.group, request.request_id.member
         if self.is_probe(request):
             return (_PROBE, 0, 0, member, group)
         upper = self._lengths.quantile(request.request_id, UPPER_SHARE)
         level = int(LEVELS * (upper - request.num_generated) / request.max_tokens)
-        return (_REST, -level, -request.num_generated, member, group)
+        return (_REST, -level, -request.num_generated, group, member)
 
     def is_probe(self, request: Waiting) -> bool:
         """Member 0, until its first chunk has started."""

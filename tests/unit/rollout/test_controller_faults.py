@@ -27,8 +27,8 @@ def test_a_lost_instances_requests_go_on_after_the_streamed_tokens() -> None:
     told.stream(R00, 2)
     told.stream(R00, 1)
     assert told.lose(0) == []
-    assert told.join(1) == [start(R00, 1, 1)]
-    assert told.end(R00, 1, instance_id=1) == [start(R00, 1, 2, max_tokens=3, keep_kv=False)]
+    assert told.join(1) == [start(R00, 1, 1, max_tokens=1)]
+    assert told.end(R00, 1, instance_id=1, num_tokens=1) == [start(R00, 1, 2)]
 
 
 def test_the_old_instances_late_report_is_ignored() -> None:
@@ -69,7 +69,7 @@ def test_pool_entries_survive_an_instance() -> None:
     told.join(1)
     told.stream(R10, 2, chunk_index=1)
     assert told.lose(1) == []
-    assert told.join(2) == [start(R10, 2, 2, loads=(PROMPT_1, OWN_10))]
+    assert told.join(2) == [start(R10, 2, 2, max_tokens=2, loads=(PROMPT_1, OWN_10))]
 
 
 def test_an_export_that_failed_is_not_loaded() -> None:

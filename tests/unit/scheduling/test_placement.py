@@ -1,7 +1,7 @@
 import pytest
 
 from seer.errors import InvalidInput
-from seer.scheduling.admission import can_admit, chunk_tokens
+from seer.scheduling.admission import can_admit, chunk_tokens, end_with_block
 from seer.scheduling.placement import Placement, PlacementConfig, place
 from seer.types import InstanceView
 
@@ -46,6 +46,24 @@ def test_a_chunk_ends_at_the_requests_limit() -> None:
     assert chunk_tokens(100, 0, 250) == 100
     assert chunk_tokens(100, 200, 250) == 50
     assert chunk_tokens(None, 200, 250) == 50
+
+
+@pytest.mark.parametrize(
+    ("num_tokens", "num_covered", "left", "cut"),
+    [
+        (32, 0, 100, 32),  # from a block's start to its end
+        (32, 20, 100, 12),  # to the end of the block that has begun
+        (100, 20, 500, 76),  # over several blocks
+        (16, 10, 100, 16),  # no block's end within reach
+        (16, 16, 100, 16),
+        (32, 20, 32, 32),  # perhaps the last chunk
+    ],
+)
+def test_a_chunk_ends_where_a_block_does(
+    num_tokens: int, num_covered: int, left: int, cut: int
+) -> None:
+    """Of the blocks that are reserved nothing is left unused, if a chunk reaches a block's end."""
+    assert end_with_block(num_tokens, num_covered, 32, left) == cut
 
 
 def test_nothing_fits_nowhere() -> None:
