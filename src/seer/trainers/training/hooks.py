@@ -47,6 +47,8 @@ class StepHooks:
         step = trainer.state.global_step
         per_step = self._config.prompts_per_step
         items = self._schedule[step * per_step : (step + 1) * per_step]
+        asked = [item.messages for item in items]
+        assert prompts[:: self._config.group_size] == asked  # noqa: S101 - TRL keeps the order
         self._book.open(step + 1, items)
         output = rollout(prompts, trainer)
         assert rollout.iteration is not None  # noqa: S101 - set by every call
