@@ -83,7 +83,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     pull_gap_tokens: Annotated[
         int, _help("cached tokens by which another instance must lead for KV to be moved")
     ] = 0
-    pool_bytes: Annotated[int, _help("host memory for KV that leaves its instance")] = 256 << 20
+    pool_bytes: Annotated[int, _help("host memory for KV that leaves its instance")] = 1 << 30
     pool_disk_bytes: Annotated[int, _help("disk space for what the host memory cannot hold")] = 0
 
     temperature: Annotated[float, _help("softmax temperature; 0 is greedy")] = 0.8

@@ -25,6 +25,8 @@ _COLUMNS = (
     "tokens re-prefilled",
     "KV moved GB",
     "running at once",
+    "tokens a step",
+    "drafts accepted",
     "instances lost",
 )
 
@@ -69,8 +71,14 @@ def _comparison_row(label: str, color: str, timeline: Timeline, first: float) ->
         f"{metrics.reprefilled_tokens:,}",
         amount(metrics.kv_bytes_moved / 1e9),
         amount(timeline.mean_running),
+        amount(metrics.acceptance_length),
+        _share(metrics.accepted_tokens, metrics.drafted_tokens),
         f"{metrics.instances_lost:,}",
     ]
+
+
+def _share(count: int, of: int) -> str:
+    return f"{count / of:.0%} of {of:,}" if of else "-"
 
 
 def _measure(track: EstimateTrack, share: float, *, is_rank: bool) -> str:
