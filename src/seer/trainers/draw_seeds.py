@@ -1,6 +1,7 @@
 """The seed of each rollout of a training run, so that a resumed run draws the same tokens."""
 
 from hashlib import blake2b
+from typing import Any
 
 
 class DrawSeeds:
@@ -12,16 +13,21 @@ class DrawSeeds:
     """
 
     def __init__(self) -> None:
+        self._state: Any = None
         self._step: int | None = None
-        self._num_calls = {True: 0, False: 0}
+        self._num_calls: dict[bool, int] = {}
 
-    def next(self, seed: int, global_step: int, *, is_training: bool) -> int:
-        """The seed of the next call, in [0, 2^63)."""
-        if global_step != self._step:
-            self._step = global_step
+    def next(self, seed: int, state: Any, *, is_training: bool) -> int:
+        """The seed of the next call, in [0, 2^63).
+
+        `state` is the TrainerState: each run of a trainer has one of its own, so a run that begins
+        or resumes in the same process counts anew too.
+        """
+        if state is not self._state or state.global_step != self._step:
+            self._state, self._step = state, state.global_step
             self._num_calls = {True: 0, False: 0}
         call = self._num_calls[is_training]
         self._num_calls[is_training] += 1
         mode = "train" if is_training else "eval"
-        name = f"{seed}:{mode}:{global_step}:{call}".encode()
+        name = f"{seed}:{mode}:{self._step}:{call}".encode()
         return int.from_bytes(blake2b(name, digest_size=8).digest()) >> 1

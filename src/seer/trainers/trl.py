@@ -9,6 +9,7 @@ times in a row (its own documentation says otherwise), and reads one completion 
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -18,7 +19,6 @@ from seer.drafting.config import OFF, DraftingConfig
 from seer.engines.local.spec import LocalSpec
 from seer.engines.process import ProcessSpec
 from seer.rollout.config import RolloutConfig
-from seer.rollout.metrics import RolloutMetrics
 from seer.rollout.prompts import Prompt, PromptItem
 from seer.rollout.results import GroupResult
 from seer.trainers.draw_seeds import DrawSeeds
@@ -88,28 +88,20 @@ class SeerRollout:
         `num_generations` equal ones, or trainer and engine do not fit each other; OffPolicy when
         the log-probabilities differ by more than the check allows.
         """
-        check_supported(trainer)
-        size = group_size(trainer)
-        runs = prompt_runs(prompts, size)
-        given = self._sampling or trainer_sampling(trainer)
-        check_sampling(trainer, given)
-        temperature = logprob_temperature(self._engine, given)
-        check_comparable(self._check, temperature)
-        items = [_item(trainer, prompt, place) for place, prompt in enumerate(runs)]
+        asked = self._ask(prompts, trainer)
         update_s = self._update(trainer)
         before = self._session.metrics()
-        step, is_training = trainer.state.global_step, trainer.model.training
-        seed = self._seeds.next(given.seed, step, is_training=is_training)
         began = time.perf_counter()
         groups = self._session.generate(
-            items, size, msgspec.structs.replace(given, seed=seed), self._on_group
+            asked.items, asked.group_size, self._keyed(asked.sampling, trainer), self._on_group
         )
         rolled_out = time.perf_counter()
-        difference = self._compare(trainer, groups, temperature)
-        self.iteration = _report(
-            trainer,
+        difference = self._compare(asked, groups, trainer)
+        self.iteration = IterationReport.of(
             before,
             self._session.metrics(),
+            global_step=trainer.state.global_step,
+            is_training=trainer.model.training,
             weight_version=self._session.weight_version,
             weight_update_s=update_s,
             rollout_s=rolled_out - began,
@@ -118,7 +110,7 @@ class SeerRollout:
         )
         for name, value in self.iteration.as_log().items():
             trainer._log_metric(name, value)  # noqa: SLF001 - public to reward functions only
-        return _rows(groups, has_logprobs=temperature == given.temperature)
+        return _rows(asked, groups)
 
     def sample(
         self,
@@ -149,6 +141,28 @@ class SeerRollout:
     def __exit__(self, *exc_info: object) -> None:
         self.close()
 
+    def _ask(self, prompts: list[Any], trainer: Trainer) -> "_Asked":
+        """The call, checked. Raises InvalidInput."""
+        check_supported(trainer)
+        size = group_size(trainer)
+        runs = prompt_runs(prompts, size)
+        sampling = self._sampling or trainer_sampling(trainer)
+        check_sampling(trainer, sampling)
+        temperature = logprob_temperature(self._engine, sampling)
+        check_comparable(self._check, temperature)
+        return _Asked(
+            items=[_item(trainer, prompt, place) for place, prompt in enumerate(runs)],
+            group_size=size,
+            sampling=sampling,
+            logprob_temperature=temperature,
+        )
+
+    def _keyed(self, sampling: SamplingParams, trainer: Trainer) -> SamplingParams:
+        """The same with the seed of this call."""
+        is_training = trainer.model.training
+        seed = self._seeds.next(sampling.seed, trainer.state, is_training=is_training)
+        return msgspec.structs.replace(sampling, seed=seed)
+
     def _update(self, trainer: Trainer) -> float:
         """Seconds of the weight update; the models are compared when one is first seen."""
         if self._fits is not trainer.model:
@@ -157,11 +171,24 @@ class SeerRollout:
         return self._session.update(trainer)
 
     def _compare(
-        self, trainer: Trainer, groups: Sequence[GroupResult], temperature: float | None
+        self, asked: "_Asked", groups: Sequence[GroupResult], trainer: Trainer
     ) -> Difference | None:
+        """None when nothing is to be compared. Raises OffPolicy."""
+        temperature = asked.logprob_temperature
         if temperature is None or not self._check.share:
             return None
         return check_on_policy(self._check, self._engine, trainer, groups, temperature)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """What one call asks for."""
+
+    items: list[PromptItem]
+    group_size: int
+    sampling: SamplingParams
+    logprob_temperature: float | None
+    """Of the engine's log-probabilities; None: they are those after filters."""
 
 
 def seer_rollout(
@@ -217,29 +244,12 @@ def _item(trainer: Trainer, prompt: Any, place: int) -> PromptItem:
     )
 
 
-def _rows(groups: Sequence[GroupResult], *, has_logprobs: bool) -> dict[str, Any]:
+def _rows(asked: _Asked, groups: Sequence[GroupResult]) -> dict[str, Any]:
     """What TRL takes: every completion has a token at least, its end token, so none is empty."""
     rows = [(group, completion) for group in groups for completion in group.completions]
+    is_policy = asked.logprob_temperature == asked.sampling.temperature
     return {
         "prompt_ids": [group.prompt_token_ids for group, _ in rows],
         "completion_ids": [completion.output_token_ids for _, completion in rows],
-        "logprobs": [completion.logprobs for _, completion in rows] if has_logprobs else None,
+        "logprobs": [completion.logprobs for _, completion in rows] if is_policy else None,
     }
-
-
-def _report(
-    trainer: Trainer, before: RolloutMetrics, after: RolloutMetrics, **measured: Any
-) -> IterationReport:
-    """The session's figures after a call less those before it."""
-    return IterationReport(
-        global_step=trainer.state.global_step,
-        is_training=trainer.model.training,
-        output_tokens=after.output_tokens - before.output_tokens,
-        tail_s=after.tail_time_s - before.tail_time_s,
-        preemptions=after.preemptions - before.preemptions,
-        drafted_tokens=after.drafted_tokens - before.drafted_tokens,
-        accepted_tokens=after.accepted_tokens - before.accepted_tokens,
-        instances_lost=after.instances_lost - before.instances_lost,
-        session=after,
-        **measured,
-    )

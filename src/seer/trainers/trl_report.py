@@ -1,5 +1,7 @@
 """What one call of a trainer's rollout came to."""
 
+from typing import Self
+
 import msgspec
 
 from seer.rollout.metrics import RolloutMetrics
@@ -32,6 +34,38 @@ class IterationReport(msgspec.Struct, frozen=True, kw_only=True):
     instances_lost: int
     session: RolloutMetrics
     """All rollouts of the session so far."""
+
+    @classmethod
+    def of(
+        cls,
+        before: RolloutMetrics,
+        after: RolloutMetrics,
+        *,
+        global_step: int,
+        is_training: bool,
+        weight_version: int,
+        weight_update_s: float,
+        rollout_s: float,
+        check_s: float,
+        difference: Difference | None,
+    ) -> Self:
+        """With the session's figures after the call less those before it."""
+        return cls(
+            global_step=global_step,
+            is_training=is_training,
+            weight_version=weight_version,
+            weight_update_s=weight_update_s,
+            rollout_s=rollout_s,
+            check_s=check_s,
+            difference=difference,
+            output_tokens=after.output_tokens - before.output_tokens,
+            tail_s=after.tail_time_s - before.tail_time_s,
+            preemptions=after.preemptions - before.preemptions,
+            drafted_tokens=after.drafted_tokens - before.drafted_tokens,
+            accepted_tokens=after.accepted_tokens - before.accepted_tokens,
+            instances_lost=after.instances_lost - before.instances_lost,
+            session=after,
+        )
 
     def as_log(self) -> dict[str, float]:
         """Names and values for a trainer's log."""
