@@ -135,9 +135,7 @@ class RunCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not
             split=self._hooks.clock.finish(),
             max_logprob_delta=difference.largest if difference else None,
         )
-        if self._is_due(state.global_step, self._config.checkpoint_every):
-            self.saving_step = state.global_step
-            control.should_save = True
+        control.should_save = self._is_due(state.global_step, self._config.checkpoint_every)
         return control
 
     def on_log(
@@ -149,7 +147,7 @@ class RunCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not
         **_: Any,
     ) -> None:
         """Write the line of a step, then evaluate when it is time: before the step is saved."""
-        del args, control
+        del args
         if "loss" not in logs:
             return
         assert self._figures is not None  # noqa: S101 - the step has ended
@@ -158,6 +156,8 @@ class RunCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not
         self._report.step(row)
         if self._is_due(state.global_step, self._config.eval_every):
             self._evaluate(state.global_step)
+        if control.should_save:
+            self.saving_step = state.global_step
 
     def on_save(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any

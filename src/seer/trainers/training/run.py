@@ -7,7 +7,7 @@ import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from seer.engines.local.spec import LocalSpec
 from seer.engines.process import ProcessSpec
@@ -39,6 +39,10 @@ from seer.trainers.training.report import Report
 from seer.trainers.training.reward_messages import RewardRules
 from seer.trainers.training.reward_pool import RewardPool
 from seer.trainers.training.rewards import RewardBook
+
+if TYPE_CHECKING:
+    from seer.trainers.training.grpo import LoggingTrainer
+    from seer.trainers.training.hooks import RunCallback
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +88,8 @@ def train(config: TrainConfig, model: str, report: Report) -> Path:
         last_step = run.first_step if run.checkpoint else BEFORE_TRAINING
         files = RunFiles(run.out, last_step)
         stack.callback(files.close)
-        _train(run, pool, files, report, stack)
+        trainer, callback = _set_up(run, pool, files, report, stack)
+        _carry_out(run, trainer, callback)
     return run.out / MODEL_NAME
 
 
@@ -135,10 +140,10 @@ def _reward_pool(run: _Prepared) -> RewardPool:
     )
 
 
-def _train(
+def _set_up(
     run: _Prepared, pool: RewardPool, files: RunFiles, report: Report, stack: ExitStack
-) -> None:
-    """Set the trainer up, let it train, save the model."""
+) -> tuple["LoggingTrainer", "RunCallback"]:
+    """Load the model and make the trainer, with the rollout that `stack` will close."""
     from seer.trainers.training.grpo import (  # noqa: PLC0415 - heavy, optional
         make_trainer,
         silence_libraries,
@@ -176,10 +181,18 @@ def _train(
         first_step=run.first_step,
     )
     callback.trainer = trainer
+    return trainer, callback
+
+
+def _carry_out(run: _Prepared, trainer: "LoggingTrainer", callback: "RunCallback") -> None:
+    """Train and save the model. Raises SeerError when something cannot be written."""
     try:
         trainer.train(resume_from_checkpoint=str(run.checkpoint.path) if run.checkpoint else None)
         _save_model(trainer, run.out / MODEL_NAME)
+    except SeerError:
+        raise
     except Exception as error:
+        # A full disk is an error of torch's or safetensors' own kind while they write.
         if callback.saving_step is not None:
             raise _save_failure(run.out, callback.saving_step, error) from error
         if isinstance(error, OSError):
