@@ -33,7 +33,7 @@ def main(steps: int) -> None:
             output_dir="out/trl_grpo",
             max_steps=steps,
             per_device_train_batch_size=8,
-            gradient_accumulation_steps=4,
+            gradient_accumulation_steps=2,
             num_generations=8,
             max_completion_length=48,
             learning_rate=1e-5,

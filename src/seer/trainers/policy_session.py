@@ -1,7 +1,6 @@
 """The instances of a training run, with the trainer's weights on them."""
 
 import threading
-import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -17,14 +16,16 @@ from seer.types import SamplingParams
 
 
 class PolicySession:
-    """A rollout session that starts when it is first used and ends with the interpreter."""
+    """A rollout session that starts when it is first used.
+
+    It ends when it is closed, or with the interpreter: a trainer that is let go of ends nothing.
+    """
 
     def __init__(self, config: RolloutConfig, weights_dir: Path | None) -> None:
         self._config = config
         self._files = WeightFiles(weights_dir)
         self._sync = PolicySync(self._files)
         self._rollout: SyncRollout | None = None
-        _close_at_exit(self)
 
     @property
     def weight_version(self) -> int:
@@ -67,17 +68,7 @@ class PolicySession:
     def _open(self) -> SyncRollout:
         if self._rollout is None:
             self._rollout = SyncRollout(self._config).__enter__()
+            # Not `atexit`: its functions run when asyncio's thread pool, which closing needs, is
+            # gone.
+            threading._register_atexit(self.close)  # type: ignore[attr-defined]  # noqa: SLF001
         return self._rollout
-
-
-def _close_at_exit(session: PolicySession) -> None:
-    """Close a session that is still open when the interpreter ends, if it is still there."""
-    reference = weakref.ref(session)
-
-    def close() -> None:
-        left = reference()
-        if left is not None:
-            left.close()
-
-    # Not `atexit`, whose functions run when asyncio's thread pool, which closing needs, is gone.
-    threading._register_atexit(close)  # type: ignore[attr-defined]  # noqa: SLF001
