@@ -16,6 +16,7 @@ from seer.cli.json_rows import JsonRows
 from seer.cli.messages import tell
 from seer.cli.name_lists import names_by_commas
 from seer.errors import InvalidInput
+from seer.report.sources import find_trace
 from seer.rollout.trace import TraceWriter
 from seer.scheduling.placement import PlacementConfig
 from seer.simulator.experiment import (
@@ -60,6 +61,15 @@ class SimulateSettings(msgspec.Struct, frozen=True, kw_only=True):
     profile: Annotated[
         str | None, _help("file of seer profile that times the steps (with a file of lengths)")
     ] = None
+    max_tokens: Annotated[
+        int | None, _help("limit of a response (default: the longest of a file of lengths)")
+    ] = None
+    pool_bytes: Annotated[
+        int | None, _help("host memory for KV that leaves its instance, with a profile")
+    ] = None
+    handover_s: Annotated[
+        float, _help("seconds until a chunk that is to start has reached its instance, likewise")
+    ] = 0.0
     max_spread: Annotated[
         int, _help("difference of running requests up to which cached KV decides the placement")
     ] = 32
@@ -70,6 +80,10 @@ class SimulateSettings(msgspec.Struct, frozen=True, kw_only=True):
     drafting: Annotated[Literal["on", "off", "vanilla"], _help("drafts: on, off or vanilla")] = (
         "off"
     )
+    acceptance: Annotated[
+        str | None,
+        _help("trace of a rollout with drafts, or its directory: how often drafts are right"),
+    ] = None
     jobs: Annotated[int, _help("processes that share the seeds")] = 2
     json: Annotated[str | None, _help("file for one JSON row a policy and seed")] = None
     trace: Annotated[str | None, _help("directory for a trace of each policy, first seed")] = None
@@ -78,11 +92,15 @@ class SimulateSettings(msgspec.Struct, frozen=True, kw_only=True):
         for name, least in (("seeds", 1), ("jobs", 1), ("chunk_size", 0)):
             if getattr(self, name) < least:
                 raise InvalidInput(name, getattr(self, name), f"allowed: an integer >= {least}")
-        for name in ("group_size", "kv_tokens", "instances", "max_running"):
+        for name in ("group_size", "kv_tokens", "instances", "max_running", "max_tokens"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InvalidInput(name, value, "allowed: an integer >= 1")
         names_by_commas("policies", self.policies)
+        if self.acceptance is not None and self.drafting == "off":
+            raise InvalidInput(
+                "acceptance", self.acceptance, "allowed: with drafting on or vanilla, not off"
+            )
 
     @property
     def policy_names(self) -> list[str]:
@@ -90,7 +108,8 @@ class SimulateSettings(msgspec.Struct, frozen=True, kw_only=True):
         return names_by_commas("policies", self.policies)
 
     def cases(self, seed: int) -> list[Case]:
-        """One case a policy. Raises InvalidInput for unknown names."""
+        """One case a policy. Raises InvalidInput for unknown names, and without a trace there."""
+        trace = None if self.acceptance is None else str(find_trace(self.acceptance))
         return [
             Case(
                 workload=self.workload,
@@ -103,6 +122,10 @@ class SimulateSettings(msgspec.Struct, frozen=True, kw_only=True):
                 instances=self.instances,
                 max_running=self.max_running,
                 profile=self.profile,
+                max_tokens=self.max_tokens,
+                pool_bytes=self.pool_bytes,
+                handover_s=self.handover_s,
+                acceptance=trace,
                 placement=PlacementConfig(
                     max_spread=self.max_spread, pull_gap_tokens=self.pull_gap_tokens
                 ),

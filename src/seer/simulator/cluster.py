@@ -33,6 +33,11 @@ class Cluster:
     transfer_bytes_per_s: float = 50e9
     """Between one instance and the pool's host memory, each way."""
     disk_bytes_per_s: float = 5e9
+    takes_between_steps: bool = False
+    """Whether chunks join, and KV is copied, between two steps and by who makes them, as the local
+    engine does it; else at once, and beside the steps."""
+    handover_s: float = 0.0
+    """From the decision to start a chunk until it has reached its instance."""
     slowdown: Mapping[int, float] = field(default_factory=dict)
     """How many times longer a step takes on some instances."""
 
@@ -46,6 +51,8 @@ class Cluster:
         for name in ("kv_bytes_per_token", "transfer_bytes_per_s", "disk_bytes_per_s"):
             if not getattr(self, name) > 0:
                 raise InvalidInput(name, getattr(self, name), "allowed: a number > 0")
+        if not self.handover_s >= 0:
+            raise InvalidInput("handover_s", self.handover_s, "allowed: a number >= 0")
         for instance_id, factor in self.slowdown.items():
             if not (0 <= instance_id < self.num_instances and factor > 0):
                 shown = f"{instance_id}: {factor}"

@@ -14,7 +14,8 @@ from seer.simulator.speculation import NO_DRAFTS, Plan, Speculation
 from seer.types import RequestId
 
 _CLOSE = 1e-6
-"""Tokens within which a request counts as ended: the error of sums of floats."""
+"""Tokens (or steps) within which a request (or a step) counts as ended: the error of sums of
+floats."""
 
 
 @dataclass(slots=True)
@@ -58,6 +59,9 @@ class DecodeBatch:
         self._classes: dict[int, _Class] = {}
         self._plan: Plan = NO_DRAFTS
         self._stalled_until = 0.0
+        self._stalled_from = 0.0
+        self._num_steps = 0.0
+        """Since the batch was last empty."""
         self._num_added = 0
 
     def __len__(self) -> int:
@@ -74,6 +78,8 @@ class DecodeBatch:
         self, request_id: RequestId, num_tokens: float, context_tokens: float, siblings: int
     ) -> None:
         """A request joins, to generate `num_tokens` after `context_tokens` of context."""
+        if not self._members:
+            self._num_steps = 0.0
         self._insert(request_id, num_tokens, num_tokens, siblings)
         self.context_tokens += context_tokens
         self._replan()
@@ -100,8 +106,10 @@ class DecodeBatch:
         self._replan()
 
     def stall(self, seconds: float) -> None:
-        """Nothing decodes for some time, as prompts are computed."""
+        """Nothing decodes for some time, as prompts are computed or KV is copied."""
         seconds *= self._slowdown
+        if self._stalled_until <= self.now:
+            self._stalled_from = self.now
         self._stalled_until = max(self._stalled_until, self.now) + seconds
 
     def advance(self, now: float) -> None:
@@ -129,6 +137,19 @@ class DecodeBatch:
         """Advance by so many steps, which are over at `now` (as `time_after` has told)."""
         self._step(steps)
         self.now = now
+
+    def next_step(self) -> float:
+        """When a step may begin with what is added: now, or when the one that goes on is over.
+
+        A stall is part of the step before which it began.
+        """
+        begun = self._num_steps % 1.0
+        if not self._members:
+            return max(self.now, self._stalled_until)
+        if min(begun, 1.0 - begun) > _CLOSE:
+            return self.time_after(1.0 - begun)
+        is_between = self._stalled_until <= self.now or self._stalled_from == self.now
+        return self.now if is_between else self.time_after(1.0)
 
     def take_ended(self) -> list[RequestId]:
         """Requests that have come to their end, each once; to be removed by the caller."""
@@ -198,3 +219,4 @@ class DecodeBatch:
         for each in self._classes.values():
             each.clock += steps * each.rate
         self.context_tokens += steps * self.growth
+        self._num_steps += steps

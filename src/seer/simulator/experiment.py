@@ -7,11 +7,14 @@ from typing import Literal
 
 import msgspec
 
-from seer.costmodel.profile_file import Profile, read_profile
+from seer.costmodel.profile_file import Profile, ProfiledEngine, read_profile
 from seer.errors import InvalidInput
+from seer.kvpool.slots import slot_bytes
 from seer.rollout.controller_config import ControllerConfig
+from seer.rollout.trace import read_trace
 from seer.scheduling.placement import PlacementConfig
 from seer.scheduling.policies import POLICY_NAMES
+from seer.simulator.acceptance_fit import fit_acceptance
 from seer.simulator.baselines import partial_rollout, streamrl_oracle
 from seer.simulator.bounds import lower_bounds
 from seer.simulator.cluster import Cluster
@@ -54,6 +57,15 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     """Requests that an instance runs at once; None: no bound to speak of."""
     profile: str | None = None
     """File of `seer profile` that times the steps; for a file of lengths."""
+    max_tokens: int | None = None
+    """Limit of a response; None: the paper's, or the file's longest."""
+    pool_bytes: int | None = None
+    """Host memory of the KV pool, with a profile; None: `POOL_CAPACITIES`."""
+    handover_s: float = 0.0
+    """From the decision to start a chunk until it has reached its instance, with a profile."""
+    acceptance: str | None = None
+    """Trace of a real rollout whose drafts are simulated, if there is drafting; None: the
+    paper's."""
     placement: PlacementConfig = PlacementConfig()
 
     def __post_init__(self) -> None:
@@ -63,15 +75,31 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
         if self.workload not in PAPER_WORKLOADS and not Path(self.workload).is_file():
             known = ", ".join(PAPER_WORKLOADS)
             raise InvalidInput("workload", self.workload, f"allowed: {known}, or a file of lengths")
-        if self.workload not in PAPER_WORKLOADS and self.group_size is not None:
+        if self.workload in PAPER_WORKLOADS:
+            self._refuse_beside_paper()
+        elif self.group_size is not None:
             allowed = "allowed: with a named workload; a file has its own groups"
             raise InvalidInput("group_size", self.group_size, allowed)
-        if self.profile is not None and self.workload in PAPER_WORKLOADS:
-            allowed = "allowed: with a file of lengths; a named workload has its own machines"
-            raise InvalidInput("profile", self.profile, allowed)
         if self.profile is not None and self.kv_tokens is None:
             allowed = "allowed: a number, as a profile does not know the memory"
             raise InvalidInput("kv_tokens", None, allowed)
+        self._check_machine()
+
+    def _refuse_beside_paper(self) -> None:
+        if self.profile is not None:
+            allowed = "allowed: with a file of lengths; a named workload has its own machines"
+            raise InvalidInput("profile", self.profile, allowed)
+        if self.max_tokens is not None:
+            allowed = "allowed: with a file of lengths; a named workload has its own limit"
+            raise InvalidInput("max_tokens", self.max_tokens, allowed)
+
+    def _check_machine(self) -> None:
+        """What only a profiled machine has."""
+        if self.pool_bytes is not None and (self.profile is None or self.pool_bytes < 0):
+            allowed = "allowed: an integer >= 0, with a profile"
+            raise InvalidInput("pool_bytes", self.pool_bytes, allowed)
+        if self.handover_s and (self.profile is None or not self.handover_s >= 0):
+            raise InvalidInput("handover_s", self.handover_s, "allowed: >= 0, with a profile")
 
 
 class SimulationRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,7 +149,7 @@ def prepare_case(case: Case) -> Setting:
         workload = paper.workload(case.seed, case.group_size)
     else:
         paper = find_paper_workload(FILE_SCALE)
-        workload = read_workload(Path(case.workload))
+        workload = read_workload(Path(case.workload), case.max_tokens)
         if case.profile is not None:
             cluster = profiled_cluster(read_profile(Path(case.profile)), case)
         else:
@@ -131,10 +159,17 @@ def prepare_case(case: Case) -> Setting:
         num_instances=case.instances or cluster.num_instances,
         max_running=case.max_running or cluster.max_running,
     )
-    acceptance = None
-    if case.drafting != "off":
-        acceptance = paper.acceptance(grouped=case.drafting == "on")
-    return Setting(cluster, workload, acceptance)
+    return Setting(cluster, workload, _acceptance(case, paper))
+
+
+def _acceptance(case: Case, paper: PaperWorkload) -> Acceptance | None:
+    if case.drafting == "off":
+        return None
+    is_grouped = case.drafting == "on"
+    if case.acceptance is None:
+        return paper.acceptance(grouped=is_grouped)
+    fitted = fit_acceptance(read_trace(Path(case.acceptance)), case.acceptance)
+    return replace(fitted, grouped=is_grouped)
 
 
 def profiled_cluster(profile: Profile, case: Case) -> Cluster:
@@ -152,9 +187,19 @@ def profiled_cluster(profile: Profile, case: Case) -> Cluster:
         step_time=profile.step_time,
         kv_bytes_per_token=engine.kv_bytes_per_token,
         block_size=engine.block_size,
-        pool_host_tokens=POOL_CAPACITIES * FILE_INSTANCES * case.kv_tokens,
+        pool_host_tokens=_pool_tokens(case, engine),
         transfer_bytes_per_s=slowest,
+        takes_between_steps=True,
+        handover_s=case.handover_s,
     )
+
+
+def _pool_tokens(case: Case, engine: ProfiledEngine) -> int:
+    """Tokens that the pool's host memory holds, in slots as the real one has them."""
+    if case.pool_bytes is None:
+        return POOL_CAPACITIES * FILE_INSTANCES * (case.kv_tokens or 0)
+    block_bytes = round(engine.kv_bytes_per_token * engine.block_size)
+    return case.pool_bytes // slot_bytes(block_bytes) * engine.block_size
 
 
 def scaled_cluster(

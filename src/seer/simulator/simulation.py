@@ -39,7 +39,7 @@ from seer.simulator.cluster import Cluster
 from seer.simulator.instance import SimulatedChunk, SimulatedInstance
 from seer.simulator.speculation import Acceptance, Speculation
 from seer.simulator.workload import Workload
-from seer.types import ChunkEnd, RequestId, Tier
+from seer.types import ChunkEnd, ChunkStats, RequestId, Tier
 
 OnRecord = Callable[[TraceRecord], None]
 
@@ -109,6 +109,8 @@ class _Arrival:
 
     chunk: SimulatedChunk
     loaded_tokens: int
+    stall_s: float = 0.0
+    """Time that its instance takes to copy the KV, where it makes no steps meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,6 +267,12 @@ class Simulation:
         if instance is None or self._where.get(start.request_id) != start.instance_id:
             return
         instance.batch.advance(self._now)
+        if self._cluster.takes_between_steps:
+            time = instance.batch.next_step()
+            if time > self._now:
+                self._push(time, arrival)
+                return
+            instance.batch.stall(arrival.stall_s)
         siblings = self._finished_members[start.request_id.group]
         instance.accept(arrival.chunk, arrival.loaded_tokens, siblings)
         self._schedule(instance)
@@ -299,34 +307,51 @@ class Simulation:
         self._where[request_id] = start.instance_id
         before = self._generated[request_id]
         left = self._workload.length(request_id) - before
+        num_slots = sum(len(entry.slots) for entry in start.loads)
         chunk = SimulatedChunk(
             start=start,
             num_prompt=self._workload.num_prompt_tokens(request_id.group),
             num_before=before,
             num_tokens=min(start.max_tokens, left),
             end=ChunkEnd.STOP if left <= start.max_tokens else ChunkEnd.LENGTH,
+            stats=ChunkStats(num_loaded_bytes=num_slots * self._info.block_bytes),
         )
-        arrival = _Arrival(chunk, max((entry.num_tokens for entry in start.loads), default=0))
+        loaded_tokens = max((entry.num_tokens for entry in start.loads), default=0)
+        seconds = sum(self._copy_s(entry.tier, len(entry.slots)) for entry in start.loads)
         links = self._links[start.instance_id]
         ready = [self._ready.get((each.tier, each.slots[0]), 0.0) for each in start.loads]
-        begin = links.begin(self._now, *ready)
-        if not start.loads and begin == self._now:
-            self._arrive(arrival)
-            return
-        seconds = sum(self._copy_s(entry.tier, len(entry.slots)) for entry in start.loads)
-        time = links.into.send(begin, seconds) if start.loads else begin
-        self._push(time, arrival)
+        begin = links.begin(self._now, *ready) + self._cluster.handover_s
+        if self._cluster.takes_between_steps:
+            self._push(begin, _Arrival(chunk, loaded_tokens, seconds))
+        elif not start.loads and begin == self._now:
+            self._arrive(_Arrival(chunk, loaded_tokens))
+        else:
+            time = links.into.send(begin, seconds) if start.loads else begin
+            self._push(time, _Arrival(chunk, loaded_tokens))
 
     def _export(self, export: ExportObject) -> None:
         seconds = self._copy_s(Tier.HOST, len(export.slots))
         links = self._links[export.instance_id]
-        done = links.out.send(links.begin(self._now), seconds)
+        begin = links.begin(self._now)
+        if self._cluster.takes_between_steps:
+            begin = max(begin, self._stall_for_copy(export.instance_id, seconds))
+        done = links.out.send(begin, seconds)
         self._ready[Tier.HOST, export.slots[0]] = done
         num_bytes = len(export.slots) * self._info.block_bytes
         event = KVExported(
             instance_id=export.instance_id, key=export.key, ok=True, num_bytes=num_bytes
         )
         self._push(done, event)
+
+    def _stall_for_copy(self, instance_id: int, seconds: float) -> float:
+        """An instance copies before its next step; returns when it begins to."""
+        instance = self._instances[instance_id]
+        instance.batch.advance(self._now)
+        begin = instance.batch.next_step()
+        instance.batch.stall(seconds)
+        instance.version += 1
+        self._schedule(instance)
+        return begin
 
     def _spill(self, spill: SpillObject) -> None:
         seconds = self._copy_s(Tier.DISK, len(spill.disk_slots))

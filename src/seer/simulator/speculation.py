@@ -108,6 +108,8 @@ class Speculation:
 
     def rate(self, plan: Plan, siblings: int) -> float:
         """Tokens a step of a request with so many finished siblings."""
+        if not plan.positions:
+            return 1.0
         return acceptance_length(self._probability(plan.paths, siblings), plan.positions)
 
     def plan(self, counts: Mapping[int, int], context_tokens: float) -> Plan:

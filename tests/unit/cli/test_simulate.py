@@ -12,8 +12,11 @@ from seer.costmodel.profile_file import (
     make_profile,
     write_profile,
 )
-from seer.rollout.trace import replay
+from seer.rollout.controller_config import ControllerConfig
+from seer.rollout.events import ChunkFinished
+from seer.rollout.trace import TraceRecord, TraceWriter, replay
 from seer.simulator.experiment import SimulationRow
+from seer.types import ChunkEnd, ChunkStats, InstanceLoad, RequestId
 
 KEYS = {
     "workload",
@@ -93,6 +96,68 @@ def test_steps_of_a_profiled_engine_time_the_simulation(lengths: str, tmp_path: 
     assert totals[1] == pytest.approx(2 * totals[0], rel=1e-3)
 
 
+def test_memory_limit_pool_and_handover_are_those_of_the_machine(
+    lengths: str, tmp_path: Path
+) -> None:
+    """Without a pool no KV moves, and a slow hand-over takes time between chunks."""
+    profile = tmp_path / "profile.json"
+    write_profile(profile, _profile(0.001))
+    base = ["--workload", lengths, "--profile", str(profile), "--kv-tokens", "1024"]
+    base += ["--instances", "2", "--policies", "divided", "--chunk-size", "16"]
+    base += ["--max-tokens", "400"]
+    rows = {}
+    for name, arguments in {
+        "as it is": [],
+        "no pool": ["--pool-bytes", "0"],
+        "slow": ["--handover-s", "0.01"],
+    }.items():
+        out = tmp_path / f"{name}.jsonl"
+        assert run(["simulate", *base, *arguments, "--json", str(out)]) == 0
+        rows[name] = msgspec.json.decode(out.read_bytes(), type=SimulationRow)
+    assert rows["as it is"].kv_bytes_moved > rows["no pool"].kv_bytes_moved == 0
+    assert rows["slow"].total_time_s > rows["as it is"].total_time_s
+    assert run(["simulate", *base, "--max-tokens", "20"]) == EXIT_BAD_INPUT
+
+
+def test_drafts_are_right_as_often_as_in_a_real_rollout(
+    lengths: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By its trace, or the directory with it; a trace without drafts is refused."""
+    totals = []
+    for accepted in (1, 9):
+        directory = tmp_path / str(accepted)
+        directory.mkdir()
+        _write_trace(directory / "trace.jsonl", ((10, 10), (accepted, accepted)))
+        out = tmp_path / f"{accepted}.jsonl"
+        arguments = ["--workload", lengths, "--policies", "seer", "--drafting", "on"]
+        arguments += ["--acceptance", str(directory), "--json", str(out)]
+        assert run(["simulate", *arguments]) == 0
+        totals.append(msgspec.json.decode(out.read_bytes(), type=SimulationRow).total_time_s)
+    assert totals[1] < totals[0]
+    capsys.readouterr()
+    undrafted = tmp_path / "undrafted.jsonl"
+    _write_trace(undrafted, ((), ()))
+    arguments = ["--workload", lengths, "--drafting", "vanilla", "--acceptance", str(undrafted)]
+    assert run(["simulate", *arguments]) == EXIT_BAD_INPUT
+    assert "undrafted.jsonl'; allowed: a trace of a rollout with drafts" in capsys.readouterr().err
+
+
+def _write_trace(path: Path, counts: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
+    """One ended chunk with these numbers of drafts and right guesses by place."""
+    drafted, accepted = counts
+    event = ChunkFinished(
+        request_id=RequestId(0, 0),
+        chunk_index=0,
+        instance_id=0,
+        num_tokens=10,
+        end=ChunkEnd.STOP,
+        stats=ChunkStats(drafted_by_position=drafted, accepted_by_position=accepted),
+        load=InstanceLoad(free_kv_tokens=0, num_running=0, num_waiting=0),
+    )
+    with path.open("wb") as file:
+        TraceWriter(file, ControllerConfig()).write(TraceRecord(t=1.0, event=event, actions=[]))
+
+
 def _profile(step_s: float) -> Profile:
     """An engine whose steps all take the same time, and whose prefill costs nearly nothing."""
     points = tuple(
@@ -134,6 +199,12 @@ def _profile(step_s: float) -> Profile:
         (["--drafting", "some"], "drafting: got 'some'"),
         (["--profile", "p.json"], "profile: got 'p.json'; allowed: with a file of lengths"),
         (["--instances", "0"], "instances: got 0"),
+        (["--max-tokens", "9"], "max_tokens: got 9; allowed: with a file of lengths"),
+        (["--max-tokens", "0"], "max_tokens: got 0"),
+        (["--pool-bytes", "9"], "pool_bytes: got 9; allowed: an integer >= 0, with a profile"),
+        (["--handover-s", "0.1"], "handover_s: got 0.1; allowed: >= 0, with a profile"),
+        (["--acceptance", "t.jsonl"], "acceptance: got 't.jsonl'; allowed: with drafting on or"),
+        (["--acceptance", "t.jsonl", "--drafting", "on"], "trace: got 't.jsonl'; allowed: a trace"),
         (["--json", "/nowhere/rows.jsonl"], "json: got '/nowhere/rows.jsonl'"),
     ],
 )

@@ -97,3 +97,19 @@ def test_a_slow_instance_takes_so_many_times_longer() -> None:
     assert ends[0] is not None
     assert ends[1] is not None
     assert ends[1][0] == pytest.approx(3 * ends[0][0])
+
+
+def test_the_next_step_begins_when_the_one_that_goes_on_is_over() -> None:
+    """With what it prefills; without requests, or between two steps, it begins now."""
+    batch = DecodeBatch(SurfaceStepTime(fixed_s=0.01))
+    assert batch.next_step() == 0
+    batch.add(A, 10, 0, 0)
+    assert batch.next_step() == 0
+    batch.stall(0.02)
+    assert batch.next_step() == 0
+    batch.advance(0.01)
+    assert batch.next_step() == pytest.approx(0.03)
+    batch.advance(0.055)
+    assert batch.next_step() == pytest.approx(0.06)
+    batch.advance(batch.next_step())
+    assert batch.next_step() == batch.now

@@ -5,11 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pytest
 
 from seer.costmodel.step_time import SurfaceStepTime
 from seer.errors import InvalidInput
 from seer.rollout.controller_config import ControllerConfig
+from seer.rollout.events import KVExported
 from seer.rollout.trace import TraceRecord, TraceWriter, replay
 from seer.scheduling.policies import DIVIDED_POLICY_NAMES, POLICY_NAMES
 from seer.simulator.baselines import partial_rollout, streamrl_oracle
@@ -130,6 +132,46 @@ def test_drafts_shorten_a_rollout_and_finished_siblings_more_so() -> None:
     assert grouped < own < plain
 
 
+def test_a_chunk_alone_costs_its_hand_over() -> None:
+    """Nothing else runs meanwhile."""
+    quick = _steps_only([40])
+    slow = _steps_only([40], takes_between_steps=True, handover_s=0.003)
+    assert slow == pytest.approx(quick + 4 * 0.003)
+
+
+def test_a_chunk_among_others_misses_the_step_that_goes_on() -> None:
+    """Where engines take chunks between steps; the second chunk of a pair out of step, so each."""
+    lengths = [5, 100, 95]
+    quick = _steps_only(lengths)
+    between = _steps_only(lengths, takes_between_steps=True, handover_s=0.003)
+    assert quick + 9 * 0.01 <= between <= quick + 13 * 0.01
+
+
+def _steps_only(lengths: list[int], **change: object) -> float:
+    """Total seconds on one instance of two places, chunks of ten tokens and 10 ms a step."""
+    cluster = Cluster(
+        num_instances=1,
+        kv_tokens=2048,
+        step_time=SurfaceStepTime(fixed_s=0.01),
+        kv_bytes_per_token=1000,
+        max_running=2,
+    )
+    specs = make_groups(np.array(lengths)[:, None], num_prompt_tokens=8, max_tokens=128)
+    config = ControllerConfig(policy="divided", chunk_size=10)
+    workload = Workload(name="steps", groups=specs)
+    run = Simulation(replace(cluster, **change), workload, config).run()  # type: ignore[arg-type]
+    return run.metrics.total_time_s
+
+
+def test_bytes_that_are_read_count_as_moved() -> None:
+    """What goes to the pool comes back from it, mostly."""
+    records: list[TraceRecord] = []
+    metrics = _run("seer", on_record=records.append).metrics
+    events = [record.event for record in records]
+    written = sum(event.num_bytes for event in events if isinstance(event, KVExported))
+    assert 1.5 * written < metrics.kv_bytes_moved <= 2.5 * written
+
+
 def test_streamrl_keeps_groups_whole_and_never_preempts() -> None:
     """Its buckets know true lengths."""
     plan = streamrl_oracle(CLUSTER, _workload())
@@ -167,6 +209,7 @@ def test_a_cluster_that_cannot_hold_the_longest_request_is_refused() -> None:
         {"kv_tokens": 0},
         {"pool_host_tokens": -1},
         {"kv_bytes_per_token": 0.0},
+        {"handover_s": -1.0},
         {"slowdown": {7: 2.0}},
     ],
 )

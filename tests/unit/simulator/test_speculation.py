@@ -44,3 +44,16 @@ def test_drafts_are_given_up_where_verified_tokens_are_dear() -> None:
     dear = SurfaceStepTime(fixed_s=0.001, per_token_s=0.01)
     assert Speculation(Acceptance(), cheap).plan({3: 4}, 100).positions == 8
     assert Speculation(Acceptance(), dear).plan({3: 4}, 100).positions == 0
+
+
+@pytest.mark.parametrize("paths", [1, 4])
+def test_lengths_of_one_number_of_paths_are_enough(paths: int) -> None:
+    """Whichever it is; no drafts remain the other choice."""
+    acceptance = Acceptance(lengths={paths: {0: 2.0}})
+    cheap = SurfaceStepTime(fixed_s=0.01)
+    dear = SurfaceStepTime(fixed_s=0.001, per_token_s=0.01)
+    for step, positions in ((cheap, 8), (dear, 0)):
+        speculation = Speculation(acceptance, step)
+        plan = speculation.plan({3: 4}, 100)
+        assert plan.positions == positions
+        assert speculation.rate(plan, 3) >= 1
