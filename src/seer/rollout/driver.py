@@ -107,6 +107,12 @@ class Driver:
         """Begin nothing more; what the engines lose from now on is not restarted."""
         self._is_shut_down = True
 
+    def notice_loss(self, instance_id: int) -> None:
+        """An instance has turned out to be gone: tell the controller, then restart it."""
+        placed = self._fleet.placed[instance_id]
+        if placed.engine is not None:
+            self._tasks.create_task(self._lost(placed, placed.engine))
+
     def handle(self, event: Event) -> None:
         """Take an event: decide, record, begin the actions. Raises InvalidInput from submits."""
         if self._is_shut_down:

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from seer.errors import EngineFailure, InvalidInput, SeerError
+from seer.errors import EngineFailure, InstanceLost, InvalidInput
 from seer.rollout.engine import Engine, EngineSpec, InstanceSetup
 from seer.types import EngineInfo, InstanceLoad, RequestId, WeightUpdate
 
@@ -81,16 +81,22 @@ class Fleet:
         placed.in_flight.clear()
         placed.num_failures += 1
 
-    async def update_weights(self, update: WeightUpdate) -> None:
-        """New weights on every instance alive. Raises EngineFailure when one refuses them."""
-        engines = [p.engine for p in self.placed.values() if p.engine is not None]
+    async def update_weights(self, update: WeightUpdate) -> list[int]:
+        """New weights on every instance alive; returns those that turn out to be lost.
+
+        Instances on their way back get them too. Raises EngineFailure when one refuses them.
+        """
+        before, self._update = self._update, update
+        alive = {i: p.engine for i, p in self.placed.items() if p.engine is not None}
         results = await asyncio.gather(
-            *(engine.update_weights(update) for engine in engines), return_exceptions=True
+            *(engine.update_weights(update) for engine in alive.values()), return_exceptions=True
         )
+        lost = [i for i, r in zip(alive, results, strict=True) if isinstance(r, InstanceLost)]
         for result in results:
-            if isinstance(result, SeerError):
+            if isinstance(result, BaseException) and not isinstance(result, InstanceLost):
+                self._update = before
                 raise result
-        self._update = update
+        return lost
 
     async def close(self) -> None:
         """Close every engine."""
@@ -101,6 +107,8 @@ class Fleet:
 
     async def _launch_current(self, setup: InstanceSetup) -> Engine:
         engine = await self._spec.launch(setup)
-        if self._update is not None:
-            await engine.update_weights(self._update)
+        loaded: WeightUpdate | None = None
+        while self._update is not None and self._update is not loaded:
+            loaded = self._update
+            await engine.update_weights(loaded)
         return engine

@@ -151,11 +151,13 @@ class Rollout:
     async def update_weights(self, update: WeightUpdate) -> None:
         """Give all instances new weights; all KV is dropped.
 
-        Raises EngineFailure while calls are in progress or when the weights do not fit.
+        An instance that has died meanwhile is started again, with these weights. Raises
+        EngineFailure while calls are in progress or when the weights do not fit.
         """
         if self._calls:
             raise EngineFailure("weights cannot be updated while a rollout is in progress")
-        await self._fleet.update_weights(update)
+        for instance_id in await self._fleet.update_weights(update):
+            self._driver.notice_loss(instance_id)
 
     # ------------------------------------------------------------------ internals
 

@@ -7,8 +7,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from seer.engines.local.spec import LocalSpec
 from seer.engines.process import ProcessSpec
 from seer.engines.process_engine import ProcessEngine
@@ -72,7 +70,6 @@ def test_an_instance_lost_in_a_rollout_comes_back_with_the_current_weights(tmp_p
         assert trainer.logged["seer/logprob_difference/max"] <= 1e-4
 
 
-@pytest.mark.xfail(reason="an idle instance's loss shows only at the update, which then fails")
 def test_an_instance_lost_between_rollouts_does_not_end_the_run(tmp_path: Path) -> None:
     """Killed while the trainer trains: the others get the new weights, and it is restarted."""
     spec = ProcessSpec(inner=ScriptedSpec(max_length=16))
@@ -112,7 +109,6 @@ class SlowSpec:
         return SlowEngine(self._gate)  # type: ignore[return-value]
 
 
-@pytest.mark.xfail(reason="an instance on its way back is not told of an update meanwhile")
 def test_an_instance_on_its_way_back_gets_weights_that_come_meanwhile() -> None:
     """The update overtakes the restart: the instance must not serve the version before."""
 
