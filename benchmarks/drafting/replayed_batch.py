@@ -67,11 +67,16 @@ class Tally:
         """Verified nodes of a request in a step."""
         return float(np.mean(self.fed)) / self.num_requests - 1
 
-    def tokens_per_s(self, step_time: StepTime) -> float:
-        """Simulated: tokens by the seconds that the model gives for these steps."""
+    @property
+    def own_s(self) -> float:
+        """Measured: median seconds of planning and of drafting in a step."""
+        return float(np.median(self.plan_s) + np.median(self.draft_s))
+
+    def tokens_per_s(self, step_time: StepTime, more_s: float = 0.0) -> float:
+        """Simulated: by the seconds that the model gives for these steps, and `more_s` for each."""
         size = self.num_requests
         seconds = sum(
-            step_time.step_s(size, fed, context) + step_time.draft_s(size, fed - size)
+            step_time.step_s(size, fed, context) + step_time.draft_s(size, fed - size) + more_s
             for fed, context in zip(self.fed, self.context, strict=True)
         )
         return self.tokens / seconds
