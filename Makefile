@@ -28,7 +28,7 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# The base install alone: every module outside the local engine imports, and none drags in torch.
+# The base install alone: every module that needs no extra imports, and none drags in torch.
 slim: $(VENV)/.installed-dev
 	rm -rf build/slim
 	$(PYTHON) -m venv build/slim
@@ -52,5 +52,5 @@ $(VENV)/.installed: pyproject.toml $(NATIVE) | $(BIN)/python
 
 $(VENV)/.installed-dev: pyproject.toml $(NATIVE) | $(BIN)/python
 	@echo "installing seer with everything its tests need into $(VENV) (once, a few minutes) ..."
-	$(PIP) --editable '.[local,tasks,dev]'
+	$(PIP) --editable '.[local,tasks,trl,dev]'
 	@touch $@ $(VENV)/.installed

@@ -1,4 +1,4 @@
-"""Import every module outside the local engine; fail if one brings in an engine's libraries."""
+"""Import every module that needs no extra; fail if one brings in an engine's libraries."""
 
 import importlib
 import pkgutil
@@ -6,8 +6,13 @@ import sys
 
 import seer
 
-HEAVY = ("torch", "transformers", "reasoning_gym", "vllm", "ray")
-ENGINE = "seer.engines.local."
+HEAVY = ("torch", "transformers", "trl", "datasets", "reasoning_gym", "vllm", "ray")
+WITH_EXTRAS = (
+    "seer.engines.local.",
+    "seer.trainers.training.grpo",
+    "seer.trainers.training.hooks",
+)
+"""The local engine, and the two modules that build on TRL's own classes."""
 
 
 def main() -> int:
@@ -15,7 +20,7 @@ def main() -> int:
     names = [
         module.name
         for module in pkgutil.walk_packages(seer.__path__, "seer.")
-        if not module.name.startswith(ENGINE)
+        if not module.name.startswith(WITH_EXTRAS)
     ]
     for name in names:
         importlib.import_module(name)
