@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from seer.cli.name_lists import names_by_commas
-from seer.drafting.config import OFF, DraftingConfig
+from seer.drafting.config import OFF, SEER, DraftingConfig
 from seer.errors import InvalidInput
 from seer.types import SamplingParams
 
@@ -65,8 +65,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     max_running: Annotated[int, _help("requests that one instance runs at once")] = 32
     drafting: Annotated[
         str,
-        _help("speculative decoding: off, seer, marginal (the paper's), or fixed:N guesses a step"),
-    ] = OFF
+        _help("speculative decoding: seer, marginal (the paper's), fixed:N guesses a step, or off"),
+    ] = SEER
     profile: Annotated[
         str | None,
         _help("step times for seer and marginal, from `seer profile` (default: measured at start)"),

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[3]
 DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]
 SETTINGS = {
     field.name: field.default
-    for kind in (RolloutSettings, BenchSettings)
+    for kind in (BenchSettings, RolloutSettings)
     for field in msgspec.structs.fields(kind)
 }
 
