@@ -200,8 +200,9 @@ class SeerBudget:
     """Ours: the likeliest nodes of the whole batch, as long as weighted tokens a second rise.
 
     All nodes of all requests are ranked by weight times probability. The first n of them are
-    verified, with the n that has the most expected tokens a second under the step-time model. The
-    time of drafting does not count: the drafts are there when this is decided.
+    verified, with the n that has the most expected tokens a second under the step-time model; none
+    where even that gains less than `min_gain`. The time of drafting does not count: the drafts are
+    there when this is decided.
     """
 
     step_time: StepTime
@@ -215,10 +216,13 @@ class SeerBudget:
     """Batches of up to so many requests draft trees."""
     probe_weight: float = 2.0
     """What a probe's token is worth, besides the weight of its request; as the paper's lambda."""
+    min_gain: float = 0.03
+    """Least expected gain of a step, as a share of its tokens a second without drafts: it pays for
+    what no step-time model knows of, the bookkeeping of longer steps and errors of both models."""
 
     def __post_init__(self) -> None:
-        for name in ("max_nodes_chain", "max_nodes_tree", "max_requests_tree"):
-            if getattr(self, name) < 0:
+        for name in ("max_nodes_chain", "max_nodes_tree", "max_requests_tree", "min_gain"):
+            if not getattr(self, name) >= 0:
                 raise InvalidInput(name, getattr(self, name), "allowed: 0 or more")
         if self.tree_top_k < 1:
             raise InvalidInput("tree_top_k", self.tree_top_k, "allowed: at least 1")
@@ -251,6 +255,8 @@ class SeerBudget:
             return float(expected[num_nodes]) / max(seconds, 1e-12)
 
         best = _argmax(tokens_per_s, len(order))
+        if tokens_per_s(best) < (1 + self.min_gain) * tokens_per_s(0):
+            best = 0
         chosen = owners[usable[order[:best]]]
         return np.bincount(chosen, minlength=size).astype(np.int32)
 

@@ -67,6 +67,15 @@ def test_seer_is_off_when_nothing_pays() -> None:
     assert SeerBudget(step_time=DEAR).allot(batch).tolist() == [0, 0]
 
 
+def test_seer_asks_for_a_least_gain() -> None:
+    """Half a token more for 0.47 of a step's time gains 2 %, for 0.44 it gains 4 %."""
+    batch = _batch([[0.5]], probes=())
+    for slope, nodes in ((0.47, [0]), (0.44, [1])):
+        step_time = SurfaceStepTime(fixed_s=1.0 - slope, per_token_s=slope)
+        assert SeerBudget(step_time=step_time).allot(batch).tolist() == nodes
+        assert SeerBudget(step_time=step_time, min_gain=0.0).allot(batch).tolist() == [1]
+
+
 def test_seer_looks_beyond_a_first_step_up() -> None:
     """Verifying more than one row costs a lot at once, eight cost no more than two."""
     step_time = SurfaceStepTime(
@@ -151,6 +160,8 @@ def test_bad_values_are_named() -> None:
         MarginalBenefit(step_time=FREE, priority=0.5)
     with pytest.raises(InvalidInput, match="max_nodes_tree"):
         SeerBudget(step_time=FREE, max_nodes_tree=-1)
+    with pytest.raises(InvalidInput, match="min_gain"):
+        SeerBudget(step_time=FREE, min_gain=float("nan"))
     with pytest.raises(InvalidInput, match="tree_top_k"):
         SeerBudget(step_time=FREE, tree_top_k=0)
     with pytest.raises(InvalidInput, match="probe_weight"):
