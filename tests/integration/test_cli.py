@@ -19,7 +19,7 @@ from seer.rollout.trace import replay
 from support.tiny_tokenizer import make_tiny_model_directory
 
 NUM_PROMPTS = 6
-TEXT_COLUMNS = ("prompt_id", "member", "output_token_ids", "text", "finish_reason", "logprobs")
+TEXT_COLUMNS = ("prompt_id", "member", "output_token_ids", "text", "finish_reason")
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +92,11 @@ def test_interrupted_rollout_resumes_to_the_same_texts(inputs: Path, tmp_path: P
     assert "--resume" in said
     assert not (broken / "completions.jsonl").exists()
     subprocess.run(command(inputs, "rollout", *flags, "--out", str(broken), "--resume"), check=True)
-    assert texts(read(broken / "completions.jsonl")) == texts(read(whole / "completions.jsonl"))
+    resumed, undisturbed = read(broken / "completions.jsonl"), read(whole / "completions.jsonl")
+    assert texts(resumed) == texts(undisturbed)
+    for row, other in zip(resumed, undisturbed, strict=True):
+        # Drafts change how many rows a step computes together, and with it the rounding.
+        assert row.logprobs == pytest.approx(other.logprobs, abs=1e-4)
     assert json.loads((broken / "summary.json").read_text())["num_resumed_groups"] >= 1
     assert (broken / "trace-2.jsonl").exists()
 

@@ -162,7 +162,7 @@ def test_child_ends_with_its_owner(tmp_path: Path) -> None:
         "import asyncio\n"
         "from seer.engines.process import ProcessSpec\n"
         "from seer.engines.scripted import ScriptedSpec\n"
-        "from seer.types import InstanceSetup\n"
+        "from seer.rollout.engine import InstanceSetup\n"
         "async def main():\n"
         "    spec = ProcessSpec(inner=ScriptedSpec())\n"
         "    engine = await spec.launch(InstanceSetup(instance_id=0))\n"
