@@ -8,12 +8,12 @@ import asyncio
 import contextlib
 import logging
 import shutil
-import tempfile
 from pathlib import Path
 from typing import Self
 
 from seer.drafting.server_process import ServerProcess
 from seer.errors import EngineFailure
+from seer.subprocesses import private_directory
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ class DraftService:
     @classmethod
     async def start(cls, vocab_size: int) -> Self:
         """Start the server. Raises EngineFailure when it does not come up."""
-        directory = Path(tempfile.mkdtemp(prefix="seer-drafts-"))
+        directory = private_directory()
         try:
             process = await asyncio.to_thread(_launch, directory, vocab_size)
         except EngineFailure:

@@ -135,6 +135,11 @@ class MetricsBuilder:
                 case FinishGroup():
                     self._finish_group(action.group_id)
 
+    @property
+    def drafts(self) -> DraftTotals:
+        """What speculative decoding has come to so far."""
+        return self._totals.drafts
+
     def result(self) -> RolloutMetrics:
         """The metrics of the records so far."""
         totals = self._totals

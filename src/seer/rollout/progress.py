@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-from seer.rollout.draft_totals import DraftTotals
 from seer.rollout.events import (
     ChunkFinished,
     FinishGroup,
@@ -27,7 +26,6 @@ class ProgressMeter:
         self._num_groups = self._num_finished_groups = 0
         self._num_requests = self._num_finished = 0
         self._preemptions = self._lost = 0
-        self._drafts = DraftTotals()
 
     def add(self, record: TraceRecord) -> None:
         """Count a record."""
@@ -39,7 +37,6 @@ class ProgressMeter:
                 self._tail_from = None
             case ChunkFinished(stats=stats):
                 self._preemptions += stats.num_preemptions
-                self._drafts.add(record.event)
             case InstanceLeft():
                 self._lost += 1
         for action in record.actions:
@@ -50,7 +47,11 @@ class ProgressMeter:
                     self._num_finished_groups += 1
 
     def snapshot(
-        self, now: float, num_output_tokens: int, placed: Mapping[int, Placed]
+        self,
+        now: float,
+        num_output_tokens: int,
+        acceptance_length: float,
+        placed: Mapping[int, Placed],
     ) -> RolloutProgress:
         """The session at time `now` of the records' clock."""
         return RolloutProgress(
@@ -62,7 +63,7 @@ class ProgressMeter:
             num_output_tokens=num_output_tokens,
             tail_s=None if self._tail_from is None else now - self._tail_from,
             preemptions=self._preemptions,
-            acceptance_length=self._drafts.acceptance_length,
+            acceptance_length=acceptance_length,
             instances_lost=self._lost,
             instances=tuple(_instance(i, p) for i, p in placed.items()),
         )

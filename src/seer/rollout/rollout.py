@@ -273,7 +273,12 @@ class Rollout:
         if not is_end and record.t - self._shown_s < PROGRESS_INTERVAL_S:
             return
         self._shown_s = record.t
-        snapshot = self._meter.snapshot(record.t, self._driver.store.num_tokens, self._fleet.placed)
+        snapshot = self._meter.snapshot(
+            record.t,
+            self._driver.store.num_tokens,
+            self._metrics.drafts.acceptance_length,
+            self._fleet.placed,
+        )
         for call in self._calls:
             if call.on_progress is not None:
                 call.on_progress(snapshot)

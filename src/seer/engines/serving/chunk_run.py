@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from seer.engines.serving.draft import ROOT, Draft
 from seer.engines.serving.kv_objects import RequestKV
 from seer.engines.serving.stopping import StopCheck
@@ -14,7 +16,7 @@ PROGRESS_TOKENS = 16
 
 @dataclass(slots=True)
 class Costs:
-    """Running totals behind a ChunkStats."""
+    """Running totals behind a ChunkStats: the same fields, while they still change."""
 
     num_prompt_prefilled: int = 0
     num_output_prefilled: int = 0
@@ -23,37 +25,21 @@ class Costs:
     num_loaded_bytes: int = 0
     num_load_failures: int = 0
     num_decode_steps: int = 0
-    drafted: list[int] = field(default_factory=list)
-    accepted: list[int] = field(default_factory=list)
     num_drafted: int = 0
     num_accepted: int = 0
+    drafted_by_position: list[int] = field(default_factory=list)
+    accepted_by_position: list[int] = field(default_factory=list)
 
     def count_draft(self, depth: int, num_nodes: int, num_accepted: int) -> None:
         """A draft of `num_nodes` nodes that reached `depth` positions."""
         self.num_drafted += num_nodes
         self.num_accepted += num_accepted
-        missing = depth - len(self.drafted)
-        self.drafted += [0] * missing
-        self.accepted += [0] * missing
+        missing = depth - len(self.drafted_by_position)
+        self.drafted_by_position += [0] * missing
+        self.accepted_by_position += [0] * missing
         for position in range(depth):
-            self.drafted[position] += 1
-            self.accepted[position] += position < num_accepted
-
-    def stats(self) -> ChunkStats:
-        """What they came to."""
-        return ChunkStats(
-            num_prompt_prefilled=self.num_prompt_prefilled,
-            num_output_prefilled=self.num_output_prefilled,
-            num_preemptions=self.num_preemptions,
-            num_loaded_tokens=self.num_loaded_tokens,
-            num_loaded_bytes=self.num_loaded_bytes,
-            num_load_failures=self.num_load_failures,
-            num_decode_steps=self.num_decode_steps,
-            num_drafted=self.num_drafted,
-            num_accepted=self.num_accepted,
-            drafted_by_position=tuple(self.drafted),
-            accepted_by_position=tuple(self.accepted),
-        )
+            self.drafted_by_position[position] += 1
+            self.accepted_by_position[position] += position < num_accepted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +129,6 @@ class ChunkRun:
             token_ids=self.token_ids[len(self.token_ids) - self.num_generated :],
             logprobs=self.logprobs,
             end=end,
-            stats=self.costs.stats(),
+            stats=msgspec.convert(self.costs, ChunkStats, from_attributes=True),
             load=load,
         )

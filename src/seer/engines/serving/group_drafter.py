@@ -34,8 +34,6 @@ class _Running:
 
     chunk: Chunk
     place: DraftRequest
-    num_tokens: int
-    """Output tokens that it has."""
 
 
 class GroupDrafter:
@@ -59,7 +57,7 @@ class GroupDrafter:
         key = GroupKey(request_id.group, chunk.weight_version)
         self._client.register_group(key, chunk.prompt_token_ids, ttl_s=GROUP_TTL_S)
         place = self._client.open(key, request_id.member, chunk.output_token_ids)
-        self._running[request_id] = _Running(chunk, place, len(chunk.output_token_ids))
+        self._running[request_id] = _Running(chunk, place)
 
     def draft(
         self, request_ids: Sequence[RequestId], max_depths: Sequence[int], context_tokens: int
@@ -90,8 +88,8 @@ class GroupDrafter:
 
     def extend(self, request_id: RequestId, token_ids: Sequence[int]) -> None:
         """Let the group learn the request's new tokens."""
-        running = self._running[request_id]
-        running.num_tokens = self._client.append(running.place, running.num_tokens, token_ids)
+        place = self._running[request_id].place
+        self._client.append(place, place.num_tokens, token_ids)
 
     def end(self, request_id: RequestId) -> None:
         """Let go of the request's place; what it wrote stays in the tree."""

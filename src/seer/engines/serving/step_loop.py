@@ -162,8 +162,7 @@ class StepLoop:
 
     def _verify(self, sampling: list[Planned], draws: Draws) -> StepOutput:
         """Keep what was drawn on right guesses only, and what the guesses teach."""
-        output = StepOutput()
-        accepted: list[list[int]] = []
+        takings: list[Taken] = []
         moves: list[TokenMove] = []
         start = 0
         for item in sampling:
@@ -172,18 +171,25 @@ class StepLoop:
                 item.rows.draft, draws.token_ids[start:end], draws.logprobs[start:end]
             )
             start = end
-            accepted.append(taken.accepted)
+            takings.append(taken)
             moves += self._keep(item, taken)
-            self._report(item.run, taken, output)
         if moves:  # before a later step can write to the places that they are read from
             self._model.move_tokens(moves)
-        self._learn([len(item.rows.draft) for item in sampling], accepted)
+        with self._clock.drafting():
+            self._teach(sampling, takings)
+        output = StepOutput()
+        for item, taken in zip(sampling, takings, strict=True):
+            self._report(item.run, taken, output)
         return output
 
-    def _learn(self, num_verified: list[int], accepted: list[list[int]]) -> None:
+    def _teach(self, sampling: list[Planned], takings: list[Taken]) -> None:
+        """Tell the drafter what was generated, and which guesses were right."""
+        for item, taken in zip(sampling, takings, strict=True):
+            run = item.run
+            self._drafter.extend(run.chunk.request_id, run.token_ids[-taken.count :])
+        num_verified = [len(item.rows.draft) for item in sampling]
         if any(num_verified):
-            with self._clock.drafting():
-                self._drafter.learn(num_verified, accepted)
+            self._drafter.learn(num_verified, [taken.accepted for taken in takings])
 
     def _keep(self, item: Planned, taken: Taken) -> list[TokenMove]:
         """Count the KV of right guesses and free the others' blocks; how the former gets there."""
@@ -199,8 +205,6 @@ class StepLoop:
 
     def _report(self, run: ChunkRun, taken: Taken, output: StepOutput) -> None:
         """What a step came to for a request: its end, or progress when enough has come together."""
-        with self._clock.drafting():
-            self._drafter.extend(run.chunk.request_id, run.token_ids[-taken.count :])
         if taken.end is not None:
             output.results.append(self._finish(run, taken.end))
             return
