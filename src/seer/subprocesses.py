@@ -6,6 +6,7 @@ A child is a fresh interpreter with our import path, so that a user's script is 
 import os
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -31,3 +32,15 @@ def child_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """Our environment and `extra`; the child finds every module that we find."""
     import_path = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
     return {**os.environ, **(extra or {}), "PYTHONPATH": import_path}
+
+
+def end_with_owner() -> None:
+    """In a child: end this process when its standard input does, which its owner holds open."""
+    threading.Thread(target=_exit_at_end_of_input, name="seer-owner-watch", daemon=True).start()
+
+
+def _exit_at_end_of_input() -> None:
+    # Unbuffered: a thread that holds the buffer's lock would upset the interpreter's shutdown.
+    while os.read(sys.stdin.fileno(), 1):
+        pass
+    os._exit(1)

@@ -1,23 +1,15 @@
 """The output directory: writable, and empty or one that an interrupted rollout left."""
 
-import os
 from pathlib import Path
 
 from seer.cli.journal import JOURNAL_NAME
+from seer.directories import writable_directory
 from seer.errors import InvalidInput
 
 
 def open_out_dir(out: str, *, resume: bool) -> Path:
     """Make or check the directory. Raises InvalidInput when results cannot go there."""
-    path = Path(out)
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InvalidInput(
-            "out", out, f"allowed: a directory that can be made ({error})"
-        ) from error
-    if not os.access(path, os.W_OK | os.X_OK):
-        raise InvalidInput("out", out, "allowed: a writable directory")
+    path = writable_directory(out)
     has_journal = (path / JOURNAL_NAME).exists()
     if resume and not has_journal:
         raise InvalidInput("resume", out, f"allowed: a directory with {JOURNAL_NAME} in it")

@@ -13,7 +13,6 @@ import logging
 import os
 import signal
 import sys
-import threading
 from typing import cast
 
 import msgspec
@@ -23,6 +22,7 @@ import zmq.asyncio
 from seer.engines import messages
 from seer.errors import EngineFailure, InvalidInput, SeerError
 from seer.rollout.engine import Engine, EngineSpec, OnProgress
+from seer.subprocesses import end_with_owner
 from seer.types import ChunkProgress
 
 logger = logging.getLogger(__name__)
@@ -151,14 +151,7 @@ def _die_with_owner() -> None:
     """End this process when the owner ends, however that comes about."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    threading.Thread(target=_exit_at_end_of_input, name="seer-owner-watch", daemon=True).start()
-
-
-def _exit_at_end_of_input() -> None:
-    # Unbuffered: a thread that holds the buffer's lock would upset the interpreter's shutdown.
-    while os.read(sys.stdin.fileno(), 1):
-        pass
-    os._exit(1)
+    end_with_owner()
 
 
 if __name__ == "__main__":

@@ -4,16 +4,13 @@ An owner holds an exclusive `flock` on each of its files for as long as it lives
 of it however the owner ends. So a pool file that nobody has locked belongs to nobody.
 """
 
-import contextlib
-import fcntl
 import os
 import tempfile
-import time
 from pathlib import Path
 
+from seer import directories
+
 PREFIX = "seer-pool-"
-_GRACE_S = 60.0
-"""Younger files are left alone: their owner may not have locked them yet."""
 
 
 def create_pool_file(directory: Path, num_bytes: int, *, reserve: bool) -> tuple[int, str]:
@@ -25,7 +22,7 @@ def create_pool_file(directory: Path, num_bytes: int, *, reserve: bool) -> tuple
     remove_abandoned(directory)
     descriptor, path = tempfile.mkstemp(prefix=PREFIX, dir=directory)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        directories.lock(descriptor)
         if reserve:
             os.posix_fallocate(descriptor, 0, num_bytes)
         else:
@@ -44,16 +41,4 @@ def remove_pool_file(descriptor: int, path: str) -> None:
 
 def remove_abandoned(directory: Path) -> None:
     """Unlink pool files here whose owner is gone. Files of other users are left alone."""
-    for path in directory.glob(f"{PREFIX}*"):
-        with contextlib.suppress(OSError):  # in use, not ours, or removed by someone else
-            if time.time() - path.stat().st_mtime > _GRACE_S:
-                _remove_if_unlocked(path)
-
-
-def _remove_if_unlocked(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        path.unlink()
-    finally:
-        os.close(descriptor)
+    directories.remove_abandoned(directory.glob(f"{PREFIX}*"), lambda path: path, Path.unlink)

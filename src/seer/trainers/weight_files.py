@@ -4,16 +4,14 @@ The trainer writes a version once; the instances map the same file. Only the ver
 is kept: a lost instance that comes back loads it.
 """
 
-import contextlib
-import fcntl
 import os
 import shutil
 import tempfile
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from seer.directories import lock, remove_abandoned
 from seer.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -21,8 +19,6 @@ if TYPE_CHECKING:
 
 _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - directories there are made by mkdtemp
 _PREFIX = "seer-weights-"
-_GRACE_S = 60.0
-"""Younger directories are left alone: their owner may not have locked them yet."""
 
 
 class WeightFiles:
@@ -73,32 +69,19 @@ class WeightFiles:
 
 def _make_root(parent: Path) -> tuple[Path, int]:
     """A new directory and its lock, which the kernel lets go of however we end."""
-    _remove_abandoned(parent)
+    remove_abandoned(parent.glob(f"{_PREFIX}*"), _lock_file, shutil.rmtree)
     try:
         root = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
     except OSError as error:
         allowed = f"allowed: a directory that can be written to ({error.strerror})"
         raise InvalidInput("weights_dir", str(parent), allowed) from error
-    lock = os.open(root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    return root, lock
+    descriptor = os.open(_lock_file(root), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock(descriptor)
+    return root, descriptor
 
 
-def _remove_abandoned(parent: Path) -> None:
-    """Remove what killed trainers have left here."""
-    for root in parent.glob(f"{_PREFIX}*"):
-        with contextlib.suppress(OSError):  # in use, not ours, or removed by someone else
-            if time.time() - root.stat().st_mtime > _GRACE_S:
-                _remove_if_unlocked(root)
-
-
-def _remove_if_unlocked(root: Path) -> None:
-    descriptor = os.open(root / "lock", os.O_RDWR | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        shutil.rmtree(root)
-    finally:
-        os.close(descriptor)
+def _lock_file(root: Path) -> Path:
+    return root / "lock"
 
 
 def _roomy(num_bytes: int) -> Path:

@@ -1,11 +1,11 @@
 """The output directory of a run: what is in it, and where a resumed run goes on."""
 
-import os
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from seer.directories import writable_directory
 from seer.errors import InvalidInput
 from seer.trainers.training.checkpoints import (
     Checkpoint,
@@ -31,16 +31,7 @@ def open_out_dir(config: TrainConfig) -> Checkpoint | None:
 
     Raises InvalidInput when results cannot go there, or when a run with other settings began there.
     """
-    out = Path(config.out)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InvalidInput(
-            "out", config.out, f"allowed: a directory that can be made ({error})"
-        ) from error
-    if not os.access(out, os.W_OK | os.X_OK):
-        raise InvalidInput("out", config.out, "allowed: a writable directory")
-    return _checkpoint_to_resume(out, config)
+    return _checkpoint_to_resume(writable_directory(config.out), config)
 
 
 def claim_out_dir(config: TrainConfig) -> None:

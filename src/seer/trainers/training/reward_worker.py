@@ -9,9 +9,7 @@ import importlib
 import importlib.util
 import math
 import numbers
-import os
 import sys
-import threading
 import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
@@ -21,6 +19,7 @@ from typing import Any
 import msgspec
 
 from seer.errors import InvalidInput
+from seer.subprocesses import end_with_owner
 from seer.trainers.training.answers import find_answer
 from seer.trainers.training.reasoning import DataSet
 from seer.trainers.training.reward_messages import (
@@ -133,7 +132,7 @@ def _load_file(path: str) -> Any:
 
 def main() -> None:
     """Load what the first message names, then answer calls until the connection ends."""
-    threading.Thread(target=_exit_at_end_of_input, name="seer-owner-watch", daemon=True).start()
+    end_with_owner()
     connection = Connection(int(sys.argv[1]))
     rules = msgspec.json.decode(connection.recv_bytes(), type=RewardRules)
     try:
@@ -150,12 +149,6 @@ def main() -> None:
             return
         outcome = scorer.score(msgspec.json.decode(message, type=RewardCall))
         connection.send_bytes(msgspec.json.encode(outcome))
-
-
-def _exit_at_end_of_input() -> None:
-    while os.read(sys.stdin.fileno(), 1):
-        pass
-    os._exit(1)
 
 
 if __name__ == "__main__":
