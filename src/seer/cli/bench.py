@@ -17,10 +17,11 @@ from seer.cli.json_rows import JsonRows
 from seer.cli.machine import current_commit, this_machine
 from seer.cli.messages import tell
 from seer.cli.session import generate
-from seer.cli.settings import ORACLE, BenchSettings
+from seer.cli.settings import BenchSettings
 from seer.rollout.metrics import RolloutMetrics
 from seer.rollout.prompts import PromptItem
 from seer.rollout.results import GroupResult
+from seer.scheduling.policies import ORACLE
 
 TABLE_WIDTH = 100
 """Columns of the table where the console is narrower, so that a line stays a line in a file."""

@@ -12,14 +12,11 @@ import msgspec
 from seer.cli.name_lists import names_by_commas
 from seer.drafting.config import OFF, SEER, DraftingConfig
 from seer.errors import InvalidInput
+from seer.scheduling.policies import ORACLE
+from seer.setting_fields import about, check_minimum
 from seer.types import SamplingParams
 
-ORACLE = "oracle"
 Logprobs = Literal["raw", "processed"]
-
-
-def _help(text: str) -> msgspec.Meta:
-    return msgspec.Meta(description=text)
 
 
 MINIMUM = {
@@ -41,65 +38,63 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Settings that `seer rollout` and `seer bench` share."""
 
     prompts: Annotated[
-        str, _help("prompts.jsonl, prompts.parquet or reasoning-gym:<task>[,<task>...]")
+        str, about("prompts.jsonl, prompts.parquet or reasoning-gym:<task>[,<task>...]")
     ]
     num_prompts: Annotated[
-        int | None, _help("use the first N prompts (default: all of a file, 8 of reasoning-gym)")
+        int | None,
+        about("use the first N prompts (default: all of a file, 8 of reasoning-gym)"),
     ] = None
-    group_size: Annotated[int, _help("responses for each prompt")] = 8
+    group_size: Annotated[int, about("responses for each prompt")] = 8
 
     model: Annotated[
         str | None,
-        _help("model directory in Hugging Face format (default: SmolLM2-135M-Instruct)"),
+        about("model directory in Hugging Face format (default: SmolLM2-135M-Instruct)"),
     ] = None
-    dtype: Annotated[str, _help("bfloat16, or float32 for texts that no setting changes")] = (
+    dtype: Annotated[str, about("bfloat16, or float32 for texts that no setting changes")] = (
         "bfloat16"
     )
-    device: Annotated[str, _help("cpu or cuda")] = "cpu"
+    device: Annotated[str, about("cpu or cuda")] = "cpu"
     logprobs: Annotated[
-        Logprobs, _help("raw (of the model) or processed (after temperature and filters)")
+        Logprobs, about("raw (of the model) or processed (after temperature and filters)")
     ] = "processed"
 
-    instances: Annotated[int, _help("model instances, each a process")] = 2
-    kv_tokens: Annotated[int, _help("tokens of KV that one instance holds")] = 8192
-    max_running: Annotated[int, _help("requests that one instance runs at once")] = 32
+    instances: Annotated[int, about("model instances, each a process")] = 2
+    kv_tokens: Annotated[int, about("tokens of KV that one instance holds")] = 8192
+    max_running: Annotated[int, about("requests that one instance runs at once")] = 32
     drafting: Annotated[
         str,
-        _help("speculative decoding: seer, marginal (the paper's), fixed:N guesses a step, or off"),
+        about("speculative decoding: seer, marginal (the paper's), fixed:N guesses a step, or off"),
     ] = SEER
     profile: Annotated[
         str | None,
-        _help("step times for seer and marginal, from `seer profile` (default: measured at start)"),
+        about("step times for seer and marginal, from `seer profile` (default: measured at start)"),
     ] = None
     warm_start: Annotated[
-        bool, _help("draft from what earlier weights wrote to the same prompts too")
+        bool, about("draft from what earlier weights wrote to the same prompts too")
     ] = False
     chunk_size: Annotated[
-        int, _help("tokens a request generates before it is placed anew; 0 is all of them")
+        int, about("tokens a request generates before it is placed anew; 0 is all of them")
     ] = 32
     max_spread: Annotated[
-        int, _help("difference of running requests up to which cached KV decides the placement")
+        int, about("difference of running requests up to which cached KV decides the placement")
     ] = 8
     pull_gap_tokens: Annotated[
-        int, _help("cached tokens by which another instance must lead for KV to be moved")
+        int, about("cached tokens by which another instance must lead for KV to be moved")
     ] = 0
-    pool_bytes: Annotated[int, _help("host memory for KV that leaves its instance")] = 1 << 30
-    pool_disk_bytes: Annotated[int, _help("disk space for what the host memory cannot hold")] = 0
+    pool_bytes: Annotated[int, about("host memory for KV that leaves its instance")] = 1 << 30
+    pool_disk_bytes: Annotated[int, about("disk space for what the host memory cannot hold")] = 0
 
-    temperature: Annotated[float, _help("softmax temperature; 0 is greedy")] = 0.8
-    top_p: Annotated[float, _help("nucleus mass; 1 is off")] = 1.0
-    top_k: Annotated[int, _help("keep the k likeliest tokens; 0 is off")] = 0
-    min_p: Annotated[float, _help("keep tokens of at least min_p times the top; 0 is off")] = 0.0
-    max_tokens: Annotated[int, _help("limit of output tokens of a response")] = 256
-    stop: Annotated[list[str], _help("string that ends a response (repeatable)")] = []
-    ignore_eos: Annotated[bool, _help("go on after the model's end token")] = False
-    seed: Annotated[int, _help("key of every random draw, and of reasoning-gym's items")] = 0
+    temperature: Annotated[float, about("softmax temperature; 0 is greedy")] = 0.8
+    top_p: Annotated[float, about("nucleus mass; 1 is off")] = 1.0
+    top_k: Annotated[int, about("keep the k likeliest tokens; 0 is off")] = 0
+    min_p: Annotated[float, about("keep tokens of at least min_p times the top; 0 is off")] = 0.0
+    max_tokens: Annotated[int, about("limit of output tokens of a response")] = 256
+    stop: Annotated[list[str], about("string that ends a response (repeatable)")] = []
+    ignore_eos: Annotated[bool, about("go on after the model's end token")] = False
+    seed: Annotated[int, about("key of every random draw, and of reasoning-gym's items")] = 0
 
     def __post_init__(self) -> None:
-        for name, least in MINIMUM.items():
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise InvalidInput(name, value, f"allowed: an integer >= {least}")
+        check_minimum(self, MINIMUM)
         for drafting in self.draftings:
             DraftingConfig(budget=drafting)
         if self.pool_disk_bytes > 0 and self.pool_bytes == 0:
@@ -138,13 +133,13 @@ class RolloutSettings(Settings, frozen=True, kw_only=True):
     """Settings of `seer rollout`."""
 
     policy: Annotated[
-        str, _help("divided, seer, context_aware, interleaved or group_round_robin")
+        str, about("divided, seer, context_aware, interleaved or group_round_robin")
     ] = "divided"
-    out: Annotated[str, _help("directory for the results; must be empty unless resumed")] = (
+    out: Annotated[str, about("directory for the results; must be empty unless resumed")] = (
         "out/rollout"
     )
-    format: Annotated[str, _help("completions as parquet or jsonl")] = "parquet"
-    resume: Annotated[bool, _help("go on with the interrupted rollout in `out`")] = False
+    format: Annotated[str, about("completions as parquet or jsonl")] = "parquet"
+    resume: Annotated[bool, about("go on with the interrupted rollout in `out`")] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -163,15 +158,15 @@ class RolloutSettings(Settings, frozen=True, kw_only=True):
 class BenchSettings(Settings, frozen=True, kw_only=True):
     """Settings of `seer bench`."""
 
-    policies: Annotated[str, _help("policies to compare, by commas; the first is the baseline")] = (
+    policies: Annotated[str, about("policies to compare, by commas; the first is the baseline")] = (
         "group_round_robin,interleaved,divided,seer"
     )
     drafting: Annotated[
         str,
-        _help("off, seer, marginal or fixed:N, or several by commas, each run with every policy"),
+        about("off, seer, marginal or fixed:N, or several by commas, each run with every policy"),
     ] = OFF
-    repeats: Annotated[int, _help("rollouts of each policy")] = 3
-    json: Annotated[str | None, _help("file for one JSON row a policy and repeat")] = None
+    repeats: Annotated[int, about("rollouts of each policy")] = 3
+    json: Annotated[str | None, about("file for one JSON row a policy and repeat")] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

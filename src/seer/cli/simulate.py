@@ -19,6 +19,7 @@ from seer.errors import InvalidInput
 from seer.report.sources import find_trace
 from seer.rollout.trace import TraceWriter
 from seer.scheduling.placement import PlacementConfig
+from seer.setting_fields import about
 from seer.simulator.experiment import (
     Case,
     SimulationRow,
@@ -31,62 +32,59 @@ from seer.simulator.experiment import (
 TABLE_WIDTH = 120
 
 
-def _help(text: str) -> msgspec.Meta:
-    return msgspec.Meta(description=text)
-
-
 class SimulateSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of `seer simulate`."""
 
     workload: Annotated[
         str,
-        _help("moonlight, qwen2-vl-72b or kimi-k2 (paper Table 3), or a file of real lengths"),
+        about("moonlight, qwen2-vl-72b or kimi-k2 (paper Table 3), or a file of real lengths"),
     ] = "qwen2-vl-72b"
-    policies: Annotated[str, _help("policies to compare, by commas")] = (
+    policies: Annotated[str, about("policies to compare, by commas")] = (
         "group_round_robin,interleaved,divided,context_aware,seer,oracle"
     )
     group_size: Annotated[
-        int | None, _help("responses for each prompt (default: the paper's, or the file's)")
+        int | None, about("responses for each prompt (default: the paper's, or the file's)")
     ] = None
-    chunk_size: Annotated[int, _help("tokens of a chunk; 0: requests run whole")] = 2048
+    chunk_size: Annotated[int, about("tokens of a chunk; 0: requests run whole")] = 2048
     kv_tokens: Annotated[
-        int | None, _help("tokens of KV that one instance holds (default: as calibrated)")
+        int | None, about("tokens of KV that one instance holds (default: as calibrated)")
     ] = None
     instances: Annotated[
-        int | None, _help("instances (default: the paper's; 4 for a file of lengths)")
+        int | None, about("instances (default: the paper's; 4 for a file of lengths)")
     ] = None
     max_running: Annotated[
-        int | None, _help("requests that one instance runs at once (default: as many as fit)")
+        int | None, about("requests that one instance runs at once (default: as many as fit)")
     ] = None
     profile: Annotated[
-        str | None, _help("file of seer profile that times the steps (with a file of lengths)")
+        str | None, about("file of seer profile that times the steps (with a file of lengths)")
     ] = None
     max_tokens: Annotated[
-        int | None, _help("limit of a response (default: the longest of a file of lengths)")
+        int | None, about("limit of a response (default: the longest of a file of lengths)")
     ] = None
     pool_bytes: Annotated[
-        int | None, _help("host memory for KV that leaves its instance, with a profile")
+        int | None, about("host memory for KV that leaves its instance, with a profile")
     ] = None
     handover_s: Annotated[
-        float, _help("seconds until a chunk that is to start has reached its instance, likewise")
+        float,
+        about("seconds until a chunk that is to start has reached its instance, likewise"),
     ] = 0.0
     max_spread: Annotated[
-        int, _help("difference of running requests up to which cached KV decides the placement")
+        int, about("difference of running requests up to which cached KV decides the placement")
     ] = 32
     pull_gap_tokens: Annotated[
-        int, _help("cached tokens by which another instance must lead for KV to be moved")
+        int, about("cached tokens by which another instance must lead for KV to be moved")
     ] = 512
-    seeds: Annotated[int, _help("simulated iterations with different lengths")] = 1
-    drafting: Annotated[Literal["on", "off", "vanilla"], _help("drafts: on, off or vanilla")] = (
+    seeds: Annotated[int, about("simulated iterations with different lengths")] = 1
+    drafting: Annotated[Literal["on", "off", "vanilla"], about("drafts: on, off or vanilla")] = (
         "off"
     )
     acceptance: Annotated[
         str | None,
-        _help("trace of a rollout with drafts, or its directory: how often drafts are right"),
+        about("trace of a rollout with drafts, or its directory: how often drafts are right"),
     ] = None
-    jobs: Annotated[int, _help("processes that share the seeds")] = 2
-    json: Annotated[str | None, _help("file for one JSON row a policy and seed")] = None
-    trace: Annotated[str | None, _help("directory for a trace of each policy, first seed")] = None
+    jobs: Annotated[int, about("processes that share the seeds")] = 2
+    json: Annotated[str | None, about("file for one JSON row a policy and seed")] = None
+    trace: Annotated[str | None, about("directory for a trace of each policy, first seed")] = None
 
     def __post_init__(self) -> None:
         for name, least in (("seeds", 1), ("jobs", 1), ("chunk_size", 0)):

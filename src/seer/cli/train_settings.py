@@ -1,7 +1,6 @@
 """Settings of `seer train`: flags over the TOML file, the file over the defaults."""
 
 import inspect
-import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,9 +9,8 @@ import msgspec
 import typer
 
 from seer.cli.flags import settings_command
-from seer.cli.sources import DIVIDED_ONLY, typed
+from seer.cli.sources import check_divided_only, from_flags, read_toml, typed
 from seer.errors import InvalidInput
-from seer.scheduling.policies import DIVIDED_POLICY_NAMES
 from seer.trainers.training.config import TaskConfig, TrainConfig
 
 TASKS = "tasks"
@@ -39,23 +37,16 @@ def train_command(run: Callable[[TrainConfig], None]) -> Callable[..., None]:
 def load_train_config(path: Path, flags: Mapping[str, object]) -> TrainConfig:
     """The settings. A flag that is None was not given. Raises InvalidInput."""
     fields = {field.name: field for field in msgspec.structs.fields(TrainConfig)}
-    table = _read_toml(path)
-    unknown = [key for key in table if key not in fields]
-    if unknown:
-        raise InvalidInput("config", ", ".join(unknown), f"allowed keys: {', '.join(fields)}")
     given: dict[str, Any] = {
         name: _tasks(value) if name == TASKS else typed(fields[name], value, strict=True)
-        for name, value in table.items()
+        for name, value in read_toml(path, fields).items()
     }
-    given |= {
-        name: typed(fields[name], value, strict=False)
-        for name, value in flags.items()
-        if value is not None
-    }
+    given |= from_flags(flags, fields)
     if TASKS not in given:
         raise InvalidInput(TASKS, None, "allowed: at least one table [[tasks]] with a name")
     config = TrainConfig(**given)
-    _check_contradictions(config, given)
+    if not config.baseline:
+        check_divided_only(given, [config.policy])
     return config
 
 
@@ -64,26 +55,6 @@ def _file_argument() -> inspect.Parameter:
     return inspect.Parameter(
         "config", inspect.Parameter.KEYWORD_ONLY, default=argument, annotation=Path
     )
-
-
-def _read_toml(path: Path) -> dict[str, object]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InvalidInput("config", str(path), f"allowed: a readable file ({error})") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidInput("config", str(path), f"allowed: a TOML file ({error})") from error
-
-
-def _check_contradictions(config: TrainConfig, given: Mapping[str, object]) -> None:
-    """Refuse settings that were given but could have no effect."""
-    if config.baseline or config.policy in DIVIDED_POLICY_NAMES:
-        return
-    for name in DIVIDED_ONLY:
-        if name in given:
-            divided = ", ".join(DIVIDED_POLICY_NAMES)
-            allowed = f"allowed with a policy that divides ({divided}), not {config.policy}"
-            raise InvalidInput(name, given[name], allowed)
 
 
 def _tasks(value: object) -> list[TaskConfig]:

@@ -5,7 +5,7 @@ import msgspec
 from seer.errors import InvalidInput
 from seer.kvpool.blocks import footprint
 from seer.scheduling.placement import PlacementConfig
-from seer.scheduling.policies import make_policy
+from seer.scheduling.policies import ORACLE, make_policy
 from seer.types import EngineInfo, GroupSpec
 
 
@@ -41,11 +41,11 @@ def check_group(group: GroupSpec, config: ControllerConfig) -> None:
         if getattr(group, field) < 1:
             raise InvalidInput(field, getattr(group, field), "allowed: an integer >= 1")
     lengths = group.known_lengths
-    if not lengths and config.policy != "oracle":
+    if not lengths and config.policy != ORACLE:
         return
     if len(lengths) != group.group_size:
         allowed = f"allowed: one length a member ({group.group_size})"
-        if config.policy == "oracle":
+        if config.policy == ORACLE:
             allowed += "; the oracle policy needs them"
         raise InvalidInput("known_lengths", lengths, allowed)
     if any(not 1 <= length <= group.max_tokens for length in lengths):

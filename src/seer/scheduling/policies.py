@@ -12,6 +12,9 @@ from seer.scheduling.divided_policies import ContextAware, Divided, DividedPolic
 from seer.scheduling.seer_policy import SeerPolicy
 from seer.scheduling.static_policies import GroupRoundRobin, Interleaved, StaticPolicy
 
+ORACLE = "oracle"
+"""Needs `GroupSpec.known_lengths`."""
+
 _STATIC: dict[str, Callable[[], StaticPolicy]] = {
     "group_round_robin": GroupRoundRobin,
     "interleaved": Interleaved,
@@ -20,7 +23,7 @@ _DIVIDED: dict[str, Callable[[int | None], DividedPolicy]] = {
     "divided": Divided,
     "context_aware": ContextAware,
     "seer": SeerPolicy,
-    "oracle": Oracle,
+    ORACLE: Oracle,
 }
 STATIC_POLICY_NAMES = tuple(_STATIC)
 DIVIDED_POLICY_NAMES = tuple(_DIVIDED)

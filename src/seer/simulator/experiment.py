@@ -13,7 +13,7 @@ from seer.kvpool.slots import slot_bytes
 from seer.rollout.controller_config import ControllerConfig
 from seer.rollout.trace import read_trace
 from seer.scheduling.placement import PlacementConfig
-from seer.scheduling.policies import POLICY_NAMES
+from seer.scheduling.policies import ORACLE, POLICY_NAMES
 from seer.simulator.acceptance_fit import fit_acceptance
 from seer.simulator.baselines import partial_rollout, streamrl_oracle
 from seer.simulator.bounds import lower_bounds
@@ -26,7 +26,7 @@ from seer.simulator.workload import Workload
 
 Drafting = Literal["off", "on", "vanilla"]
 """`on` drafts from the group's texts, `vanilla` from each request's own alone."""
-BASELINE, ORACLE = "group_round_robin", "oracle"
+BASELINE = "group_round_robin"
 STREAMRL, PARTIAL = "streamrl_oracle", "partial_rollout"
 SIMULATED_POLICIES = (*POLICY_NAMES, STREAMRL, PARTIAL)
 FILE_SCALE = "qwen2-vl-72b"

@@ -11,20 +11,16 @@ import msgspec
 
 from seer.drafting.config import OFF, DraftingConfig
 from seer.errors import InvalidInput
-from seer.scheduling.policies import make_policy
+from seer.scheduling.policies import ORACLE, make_policy
+from seer.setting_fields import about, check_minimum
 from seer.trainers.on_policy import OnPolicyCheck
 
 BASELINE_POLICY = "group_round_robin"
 """Undivided groups dealt over the instances, as veRL does (paper section 5.1)."""
 
-ORACLE = "oracle"
 
 AnswerForm = Literal["whole", "tag", "last_number"]
 SINKS = ("tensorboard", "wandb")
-
-
-def _help(text: str) -> msgspec.Meta:
-    return msgspec.Meta(description=text)
 
 
 class TaskConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -94,100 +90,100 @@ class TrainConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Settings of `seer train`. Raises InvalidInput on a bad or contradictory value."""
 
     tasks: Annotated[
-        list[TaskConfig], _help("reasoning-gym tasks: name, weight, params, answer, suffix")
+        list[TaskConfig], about("reasoning-gym tasks: name, weight, params, answer, suffix")
     ]
-    num_items: Annotated[int, _help("training items, dealt over the tasks by weight")] = 1000
+    num_items: Annotated[int, about("training items, dealt over the tasks by weight")] = 1000
     held_out_items: Annotated[
-        int, _help("items for evaluation; no training item asks the same question")
+        int, about("items for evaluation; no training item asks the same question")
     ] = 200
     model: Annotated[
         str | None,
-        _help("model directory in Hugging Face format (default: SmolLM2-135M-Instruct)"),
+        about("model directory in Hugging Face format (default: SmolLM2-135M-Instruct)"),
     ] = None
-    dtype: Annotated[str, _help("float32 or bfloat16, of the trainer and of the rollout")] = (
+    dtype: Annotated[str, about("float32 or bfloat16, of the trainer and of the rollout")] = (
         "float32"
     )
-    device: Annotated[str, _help("cpu or cuda")] = "cpu"
+    device: Annotated[str, about("cpu or cuda")] = "cpu"
 
-    steps: Annotated[int, _help("optimiser steps, each with a rollout of its own")] = 100
-    group_size: Annotated[int, _help("responses for each prompt")] = 8
+    steps: Annotated[int, about("optimiser steps, each with a rollout of its own")] = 100
+    group_size: Annotated[int, about("responses for each prompt")] = 8
     batch_size: Annotated[
-        int, _help("responses a step: prompts times group_size, so a multiple of it")
+        int, about("responses a step: prompts times group_size, so a multiple of it")
     ] = 32
     micro_batch_size: Annotated[
-        int, _help("responses in one forward and backward pass; divides batch_size")
+        int, about("responses in one forward and backward pass; divides batch_size")
     ] = 8
-    learning_rate: Annotated[float, _help("of AdamW, constant after the warm-up")] = 1e-5
-    warmup_steps: Annotated[int, _help("steps over which the learning rate rises from 0")] = 0
-    beta: Annotated[float, _help("weight of the KL term against the first model; 0 is none")] = 0.0
-    max_tokens: Annotated[int, _help("limit of output tokens of a response")] = 256
-    temperature: Annotated[float, _help("softmax temperature of the rollout")] = 1.0
-    seed: Annotated[int, _help("key of the training items, their order and every draw")] = 0
+    learning_rate: Annotated[float, about("of AdamW, constant after the warm-up")] = 1e-5
+    warmup_steps: Annotated[int, about("steps over which the learning rate rises from 0")] = 0
+    beta: Annotated[float, about("weight of the KL term against the first model; 0 is none")] = 0.0
+    max_tokens: Annotated[int, about("limit of output tokens of a response")] = 256
+    temperature: Annotated[float, about("softmax temperature of the rollout")] = 1.0
+    seed: Annotated[int, about("key of the training items, their order and every draw")] = 0
 
-    instances: Annotated[int, _help("model instances, each a process")] = 2
-    kv_tokens: Annotated[int, _help("tokens of KV that one instance holds")] = 8192
-    max_running: Annotated[int, _help("requests that one instance runs at once")] = 32
+    instances: Annotated[int, about("model instances, each a process")] = 2
+    kv_tokens: Annotated[int, about("tokens of KV that one instance holds")] = 8192
+    max_running: Annotated[int, about("requests that one instance runs at once")] = 32
     policy: Annotated[
-        str, _help("divided, seer, context_aware, interleaved or group_round_robin")
+        str, about("divided, seer, context_aware, interleaved or group_round_robin")
     ] = "divided"
     chunk_size: Annotated[
-        int, _help("tokens a request generates before it is placed anew; 0 is all of them")
+        int, about("tokens a request generates before it is placed anew; 0 is all of them")
     ] = 32
     max_spread: Annotated[
-        int, _help("difference of running requests up to which cached KV decides the placement")
+        int, about("difference of running requests up to which cached KV decides the placement")
     ] = 8
     pull_gap_tokens: Annotated[
-        int, _help("cached tokens by which another instance must lead for KV to be moved")
+        int, about("cached tokens by which another instance must lead for KV to be moved")
     ] = 0
-    pool_bytes: Annotated[int, _help("host memory for KV that leaves its instance")] = 256 << 20
+    pool_bytes: Annotated[int, about("host memory for KV that leaves its instance")] = 256 << 20
     drafting: Annotated[
         str,
-        _help("speculative decoding: off, seer, marginal (the paper's), or fixed:N guesses a step"),
+        about("speculative decoding: off, seer, marginal (the paper's), or fixed:N guesses a step"),
     ] = OFF
     warm_start: Annotated[
-        bool, _help("draft from what earlier weights wrote to the same prompts too")
+        bool, about("draft from what earlier weights wrote to the same prompts too")
     ] = False
     baseline: Annotated[
-        bool, _help("undivided rollout without drafting, whatever policy and drafting say")
+        bool, about("undivided rollout without drafting, whatever policy and drafting say")
     ] = False
     check_share: Annotated[
-        float, _help("part of the responses whose log-probabilities the trainer checks")
+        float, about("part of the responses whose log-probabilities the trainer checks")
     ] = 1.0
 
     reward_function: Annotated[
         str | None,
-        _help("module:function or file.py:function instead of the tasks' verifiers"),
+        about("module:function or file.py:function instead of the tasks' verifiers"),
     ] = None
     partial_credit: Annotated[
-        bool, _help("reward the verifier's score as it is, not only a full one")
+        bool, about("reward the verifier's score as it is, not only a full one")
     ] = False
     format_bonus: Annotated[
-        float, _help("added to the reward when there is an answer in the form asked for")
+        float, about("added to the reward when there is an answer in the form asked for")
     ] = 0.0
-    reward_workers: Annotated[int, _help("processes that compute rewards")] = 2
-    reward_timeout_s: Annotated[float, _help("seconds after which a reward call is ended")] = 10.0
+    reward_workers: Annotated[int, about("processes that compute rewards")] = 2
+    reward_timeout_s: Annotated[float, about("seconds after which a reward call is ended")] = 10.0
     reward_on_error: Annotated[
-        float, _help("reward of a response whose reward call raised or was ended")
+        float, about("reward of a response whose reward call raised or was ended")
     ] = 0.0
 
     eval_every: Annotated[
-        int, _help("steps between evaluations; 0 is only before and after training")
+        int, about("steps between evaluations; 0 is only before and after training")
     ] = 10
-    eval_temperature: Annotated[float, _help("temperature of evaluation; 0 is greedy")] = 0.0
-    checkpoint_every: Annotated[int, _help("steps between checkpoints")] = 10
-    keep_checkpoints: Annotated[int, _help("newest checkpoints that stay")] = 2
+    eval_temperature: Annotated[float, about("temperature of evaluation; 0 is greedy")] = 0.0
+    checkpoint_every: Annotated[int, about("steps between checkpoints")] = 10
+    keep_checkpoints: Annotated[int, about("newest checkpoints that stay")] = 2
 
-    out: Annotated[str, _help("directory for the results; must be empty unless resumed")] = (
+    out: Annotated[str, about("directory for the results; must be empty unless resumed")] = (
         "out/train"
     )
     log: Annotated[
         list[str],
-        _help("tensorboard, wandb, besides the console and metrics.jsonl (repeatable)"),
+        about("tensorboard, wandb, besides the console and metrics.jsonl (repeatable)"),
     ] = []
     sample_prompts: Annotated[
-        int | None, _help("prompts a step whose responses are saved (default: all)")
+        int | None, about("prompts a step whose responses are saved (default: all)")
     ] = None
-    resume: Annotated[bool, _help("go on from the newest complete checkpoint in `out`")] = False
+    resume: Annotated[bool, about("go on from the newest complete checkpoint in `out`")] = False
 
     def __post_init__(self) -> None:
         if not self.tasks:
@@ -230,10 +226,7 @@ class TrainConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return self.held_out_items > 0
 
     def _check_numbers(self) -> None:
-        for name, least in MINIMUM.items():
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise InvalidInput(name, value, f"allowed: an integer >= {least}")
+        check_minimum(self, MINIMUM)
         for name in POSITIVE:
             value = getattr(self, name)
             if not (math.isfinite(value) and value > 0):
