@@ -2,19 +2,18 @@
 
 import datetime as dt
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from rich.console import Console
 from rich.progress import track
 
 from seer.cli.machine import installed_version, this_machine
 from seer.cli.profile_plan import ProfilePlan
-from seer.costmodel.points import PrefillPoint, StepPoint
+from seer.costmodel.measuring import CaseT, fastest, step_points
+from seer.costmodel.points import PrefillPoint
 from seer.costmodel.profile_file import KVCopySpeed, Profile, ProfiledEngine, make_profile
 from seer.engines.local.spec import BLOCK_TOKENS, LocalSpec
 from seer.errors import InvalidInput
-
-CaseT = TypeVar("CaseT", bound=tuple[int, ...])
 
 
 class Timer(Protocol):
@@ -38,15 +37,7 @@ def measure(plan: ProfilePlan, spec: LocalSpec, timer: Timer) -> Profile:
     """All of the plan's steps, and the fit. Raises InvalidInput when no surface fits them."""
     steps = _fastest(plan.cases, timer.step_s, plan.repeats, "decode steps")
     prefills = _fastest(plan.prefill_cases, timer.prefill_s, plan.repeats, "prefills")
-    points = tuple(
-        StepPoint(
-            num_requests=batch,
-            num_tokens=batch * width,
-            context_tokens=batch * context,
-            seconds=seconds,
-        )
-        for (batch, context, width), seconds in zip(plan.cases, steps, strict=True)
-    )
+    points = step_points(plan.cases, steps)
     prefill_points = tuple(
         PrefillPoint(num_tokens=tokens, context_tokens=context, seconds=seconds)
         for (tokens, context), seconds in zip(plan.prefill_cases, prefills, strict=True)
@@ -63,16 +54,12 @@ def measure(plan: ProfilePlan, spec: LocalSpec, timer: Timer) -> Profile:
 def _fastest(
     cases: Sequence[CaseT], time_one: Callable[..., float], repeats: int, what: str
 ) -> list[float]:
-    """The least of `repeats` times of each case: what disturbs a step only makes it longer.
+    """The least of `repeats` times of each case, with a bar for each round."""
 
-    All cases are run in turn, `repeats` times over, so that a disturbance spoils one time of many
-    cases, not all times of one. A first round, which touches memory first, is left out.
-    """
-    rounds = [
-        [time_one(*case) for case in _tracked(cases, f"{what}, round {index} of {repeats}")]
-        for index in range(repeats + 1)
-    ]
-    return [min(times) for times in zip(*rounds[1:], strict=True)]
+    def in_round(cases: Sequence[CaseT], index: int) -> Iterator[CaseT]:
+        return _tracked(cases, f"{what}, round {index} of {repeats}")
+
+    return fastest(cases, time_one, repeats, in_round)
 
 
 def _copy_speed(timer: Timer, repeats: int) -> KVCopySpeed:

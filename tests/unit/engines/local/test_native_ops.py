@@ -1,5 +1,6 @@
 """The C++ operations of every instruction set here against plain torch."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pytest
@@ -104,27 +105,47 @@ def _qkv(batch: StepBatch, shape: Shape, dtype: torch.dtype) -> torch.Tensor:
     return torch.randn(batch.num_rows, (shape.heads + 2 * shape.kv_heads) * shape.dim).to(dtype)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """The native operations and torch's over caches of their own."""
+
+    isa: str
+    shape: Shape
+    dtype: torch.dtype
+    num_blocks: int
+    with_norms: bool = False
+    query_scale: float = 1.0
+    """Wide scores move the softmax's maximum along the context."""
+
+    def check_attention(self, batches: Iterable[StepBatch]) -> None:
+        """Both attend alike, step after step over the KV of the steps before."""
+        config, rope = _config(self.shape), _rope(self.shape.dim)
+        native = NativeOps(config, self._cache(config), rope, self.isa)
+        plain = TorchOps(config, self._cache(config), rope)
+        weights = _layer(self.shape, self.dtype, with_norms=self.with_norms)
+        for batch in batches:
+            qkv = _qkv(batch, self.shape, self.dtype)
+            qkv[:, : self.shape.heads * self.shape.dim] *= self.query_scale
+            native.begin(batch)
+            plain.begin(batch)
+            got = native.attend(1, weights, qkv).float()
+            expected = plain.attend(1, weights, qkv.clone()).float()
+            assert (got - expected).abs().max() <= TOLERANCE[self.dtype] * expected.abs().max()
+
+    def _cache(self, config: ModelConfig) -> KVCache:
+        return KVCache(config, self.num_blocks, 32, self.dtype, CPU)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["f32", "bf16"])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("isa", supported_isas())
 def test_attention_equals_torch(isa: str, shape: Shape, dtype: torch.dtype) -> None:
     """Ragged paged attention with rotary (and head norms) equals torch's over three steps."""
     torch.manual_seed(3)
-    config = _config(shape)
-    rope = _rope(shape.dim)
-    native = NativeOps(config, KVCache(config, 16, 32, dtype, CPU), rope, isa)
-    plain = TorchOps(config, KVCache(config, 16, 32, dtype, CPU), rope)
-    weights = _layer(shape, dtype, with_norms=shape.kv_heads == 2)
     steps = [[(0, 67), (0, 1), (0, 40)], [(67, 1), (1, 1), (40, 1)], [(68, 9), (2, 70)]]
     tables = [[1, 6, 3, 9], [4, 2, 12], [0, 8]]
-    for step in steps:
-        batch = _batch(step, tables)
-        qkv = _qkv(batch, shape, dtype)
-        native.begin(batch)
-        plain.begin(batch)
-        got = native.attend(1, weights, qkv).float()
-        expected = plain.attend(1, weights, qkv.clone()).float()
-        assert (got - expected).abs().max() <= TOLERANCE[dtype] * expected.abs().max()
+    pair = Pair(isa=isa, shape=shape, dtype=dtype, num_blocks=16, with_norms=shape.kv_heads == 2)
+    pair.check_attention(_batch(step, tables) for step in steps)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["f32", "bf16"])
@@ -133,24 +154,13 @@ def test_attention_equals_torch(isa: str, shape: Shape, dtype: torch.dtype) -> N
 def test_attention_within_trees_equals_torch(isa: str, shape: Shape, dtype: torch.dtype) -> None:
     """Nodes see the context and their ancestors, wherever a tree lies in blocks and chunks."""
     torch.manual_seed(11)
-    config = _config(shape)
-    rope = _rope(shape.dim)
-    native = NativeOps(config, KVCache(config, 40, 32, dtype, CPU), rope, isa)
-    plain = TorchOps(config, KVCache(config, 40, 32, dtype, CPU), rope)
-    weights = _layer(shape, dtype, with_norms=False)
     tables = [list(range(39, 27, -1)), list(range(1, 20, 2)), list(range(0, 20, 2))]
     contexts = [[126, 127, 31], [128, 112, 15], [0, 255, 96]]
     steps = [_batch([(0, 300), (0, 260), (0, 100)], tables)]
     for size, at in zip((5, 32, 17), contexts, strict=True):
         steps.append(_tree_batch(size, at, tables))
-    for batch in steps:
-        qkv = _qkv(batch, shape, dtype)
-        qkv[:, : shape.heads * shape.dim] *= 4
-        native.begin(batch)
-        plain.begin(batch)
-        got = native.attend(1, weights, qkv).float()
-        expected = plain.attend(1, weights, qkv.clone()).float()
-        assert (got - expected).abs().max() <= TOLERANCE[dtype] * expected.abs().max()
+    pair = Pair(isa=isa, shape=shape, dtype=dtype, num_blocks=40, query_scale=4)
+    pair.check_attention(steps)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["f32", "bf16"])
@@ -164,11 +174,6 @@ def test_verifying_over_long_contexts_equals_torch(
     The scores are wide (queries times 8), so that the softmax's maximum moves along the context.
     """
     torch.manual_seed(5)
-    config = _config(shape)
-    rope = _rope(shape.dim)
-    native = NativeOps(config, KVCache(config, 40, 32, dtype, CPU), rope, isa)
-    plain = TorchOps(config, KVCache(config, 40, 32, dtype, CPU), rope)
-    weights = _layer(shape, dtype, with_norms=False)
     tables = [list(range(39, 27, -1)), list(range(1, 20, 2)), list(range(0, 20, 2))]
     steps = [
         [(0, 300), (0, 127), (0, 33)],
@@ -176,15 +181,8 @@ def test_verifying_over_long_contexts_equals_torch(
         [(308, 1), (129, 8), (37, 5)],
         [(309, 11), (137, 1), (42, 17)],
     ]
-    for step in steps:
-        batch = _batch(step, tables)
-        qkv = _qkv(batch, shape, dtype)
-        qkv[:, : shape.heads * shape.dim] *= 8
-        native.begin(batch)
-        plain.begin(batch)
-        got = native.attend(1, weights, qkv).float()
-        expected = plain.attend(1, weights, qkv.clone()).float()
-        assert (got - expected).abs().max() <= TOLERANCE[dtype] * expected.abs().max()
+    pair = Pair(isa=isa, shape=shape, dtype=dtype, num_blocks=40, query_scale=8)
+    pair.check_attention(_batch(step, tables) for step in steps)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["f32", "bf16"])
