@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from seer.engines.local.spec import LocalSpec
 from seer.kvpool.pool import PoolConfig
 from seer.rollout.config import RolloutConfig
-from seer.trainers.trainer_forward import trainer_logprobs
+from seer.trainers.trainer_forward import TrainerForward
 from seer.trainers.trl import SeerRollout, seer_rollout
 from seer.trainers.trl_report import IterationReport
 from support.fake_trainer import FakeTrainer
@@ -101,7 +101,7 @@ def largest_difference(model_dir: Path, rows: dict[str, Any]) -> float:
     for prompt, tokens, logprobs in zip(
         rows["prompt_ids"], rows["completion_ids"], rows["logprobs"], strict=True
     ):
-        forward = trainer_logprobs(before, prompt, [tokens], temperature=0.9)[0]
+        forward = TrainerForward.of(before, 0.9).logprobs(prompt, [tokens])[0]
         gaps.append(max(abs(a - b) for a, b in zip(logprobs, forward, strict=True)))
     return max(gaps)
 

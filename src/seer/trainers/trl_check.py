@@ -1,7 +1,10 @@
 """The on-policy check of one rollout for TRL's trainer."""
 
+import itertools
 import math
 from collections.abc import Sequence
+
+import msgspec
 
 from seer.engines.local.spec import LocalSpec
 from seer.errors import InvalidInput
@@ -12,9 +15,10 @@ from seer.trainers.on_policy import (
     OnPolicyCheck,
     compare,
     enforce,
+    rows_beyond,
     rows_to_check,
 )
-from seer.trainers.trainer_forward import trainer_logprobs, uses_float32
+from seer.trainers.trainer_forward import TrainerForward, uses_float32
 from seer.trainers.trl_trainer import Trainer
 from seer.types import SamplingParams
 
@@ -52,20 +56,33 @@ def check_on_policy(
     """Compare a share of the rows, others at each step. Raises OffPolicy beyond the tolerance."""
     size = len(groups[0].completions)
     chosen = rows_to_check(size * len(groups), check.share, trainer.state.global_step)
-    ours: dict[int, Sequence[float]] = {}
-    theirs: dict[int, Sequence[float]] = {}
-    for place, group in enumerate(groups):
-        rows = [row for row in chosen if row // size == place]
-        if not rows:
-            continue
-        completions = [group.completions[row % size] for row in rows]
-        tokens = [completion.output_token_ids for completion in completions]
-        forward = trainer_logprobs(trainer, group.prompt_token_ids, tokens, temperature)
-        ours.update((r, c.logprobs) for r, c in zip(rows, completions, strict=True))
-        theirs.update(zip(rows, forward, strict=True))
+    ours = {row: groups[row // size].completions[row % size].logprobs for row in chosen}
+    forward = TrainerForward.of(trainer, temperature)
+    theirs = _trainer_logprobs(forward, groups, chosen)
     difference = compare(ours, theirs)
-    enforce(difference, _tolerance(check, engine, trainer))
+    limit = _tolerance(check, engine, trainer)
+    if check.tolerance is None and difference.largest > limit:
+        beyond = rows_beyond(ours, theirs, limit)
+        exact = _trainer_logprobs(forward.in_float64(), groups, beyond)
+        difference = msgspec.structs.replace(
+            difference, exact=compare({row: ours[row] for row in beyond}, exact)
+        )
+    enforce(difference, limit)
     return difference
+
+
+def _trainer_logprobs(
+    forward: TrainerForward, groups: Sequence[GroupResult], rows: Sequence[int]
+) -> dict[int, Sequence[float]]:
+    """The trainer's log-probabilities of rows of the batch, a forward pass for each group's."""
+    size = len(groups[0].completions)
+    logprobs: dict[int, Sequence[float]] = {}
+    for place, of_group in itertools.groupby(rows, key=lambda row: row // size):
+        its_rows = list(of_group)
+        tokens = [groups[place].completions[row % size].output_token_ids for row in its_rows]
+        found = forward.logprobs(groups[place].prompt_token_ids, tokens)
+        logprobs.update(zip(its_rows, found, strict=True))
+    return logprobs
 
 
 def _tolerance(check: OnPolicyCheck, engine: LocalSpec | None, trainer: Trainer) -> float:

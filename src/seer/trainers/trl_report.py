@@ -80,4 +80,6 @@ class IterationReport(msgspec.Struct, frozen=True, kw_only=True):
         if self.difference is not None:
             values["seer/logprob_difference/max"] = self.difference.largest
             values["seer/logprob_difference/mean"] = self.difference.mean
+            if self.difference.exact is not None:
+                values["seer/logprob_difference/max_float64"] = self.difference.exact.largest
         return values

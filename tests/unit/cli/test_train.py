@@ -123,6 +123,7 @@ STEP = StepRow(
     mean_tokens=20.0,
     tokens_per_s=160.0,
     max_logprob_delta=2e-6,
+    max_logprob_delta_float64=None,
     total_s=8.0,
     rollout_s=4.0,
     reward_wait_s=0.0,

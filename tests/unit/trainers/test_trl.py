@@ -127,6 +127,25 @@ def test_stale_weights_end_the_run(
         rollout(PROMPTS, trainer)
 
 
+def test_the_trainers_own_rounding_does_not_end_the_run(
+    rollout: SeerRollout, trainer: FakeTrainer
+) -> None:
+    """Where its float32 pass is off by more than the limit, its model in float64 decides."""
+
+    def round_badly(_module: object, _inputs: object, logits: torch.Tensor) -> torch.Tensor:
+        is_float32 = logits.dtype == torch.float32
+        return logits * (1 + 1e-3) if is_float32 else logits
+
+    trainer.model.lm_head.register_forward_hook(round_badly)
+    rollout(PROMPTS, trainer)
+    assert rollout.iteration is not None
+    difference = rollout.iteration.difference
+    assert difference is not None
+    assert difference.exact is not None
+    assert difference.exact.largest < 1e-4 < difference.largest
+    assert difference.exact.num_tokens <= difference.num_tokens
+
+
 def test_the_tolerance_is_the_users(config: RolloutConfig, trainer: FakeTrainer) -> None:
     """Even rounding ends a run whose tolerance is 0; with none to keep it is reported alone."""
     with (

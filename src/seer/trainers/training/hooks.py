@@ -129,11 +129,10 @@ class RunCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not
         """An iteration is over; save it when it is time."""
         del args
         iteration = self._rollout.iteration
-        difference = iteration.difference if iteration else None
         self._figures = StepFigures(
             samples=tuple(self._hooks.samples),
             split=self._hooks.clock.finish(),
-            max_logprob_delta=difference.largest if difference else None,
+            difference=iteration.difference if iteration else None,
         )
         control.should_save = self._is_due(state.global_step, self._config.checkpoint_every)
         return control

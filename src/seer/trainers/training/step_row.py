@@ -5,6 +5,7 @@ from statistics import fmean
 
 import msgspec
 
+from seer.trainers.on_policy import Difference
 from seer.trainers.training.iteration import Split
 from seer.trainers.training.samples import Sample
 
@@ -25,6 +26,8 @@ class StepRow(msgspec.Struct, frozen=True, kw_only=True):
     """Output tokens over the seconds of rollout."""
     max_logprob_delta: float | None
     """Largest difference between the rollout's and the trainer's log-probability of a token."""
+    max_logprob_delta_float64: float | None
+    """The same from the trainer's model in float64, where the limit was passed; None: nowhere."""
     total_s: float
     rollout_s: float
     reward_wait_s: float
@@ -55,12 +58,14 @@ class StepFigures(msgspec.Struct, frozen=True, kw_only=True):
 
     samples: tuple[Sample, ...]
     split: Split
-    max_logprob_delta: float | None
+    difference: Difference | None
+    """Of log-probabilities; None: none were compared."""
 
     def row(self, step: int, logs: dict[str, float]) -> StepRow:
         """The line of the step; `logs` are the trainer's."""
         num_tokens = sum(sample.num_tokens for sample in self.samples)
-        split = self.split
+        split, difference = self.split, self.difference
+        exact = difference.exact if difference else None
         return StepRow(
             step=step,
             reward=fmean(sample.reward for sample in self.samples),
@@ -69,7 +74,8 @@ class StepFigures(msgspec.Struct, frozen=True, kw_only=True):
             num_tokens=num_tokens,
             mean_tokens=num_tokens / len(self.samples),
             tokens_per_s=num_tokens / split.rollout_s if split.rollout_s > 0 else 0.0,
-            max_logprob_delta=self.max_logprob_delta,
+            max_logprob_delta=difference.largest if difference else None,
+            max_logprob_delta_float64=exact.largest if exact else None,
             total_s=split.total_s,
             rollout_s=split.rollout_s,
             reward_wait_s=split.reward_wait_s,

@@ -29,7 +29,7 @@ def test_the_line_of_a_step() -> None:
         check_s=0.0,
     )
     samples = (sample("a", 1.0, 10), sample("a", 0.0, 20), sample("b", 0.5, 30, "KeyError"))
-    figures = StepFigures(samples=samples, split=split, max_logprob_delta=1e-6)
+    figures = StepFigures(samples=samples, split=split, difference=None)
     logs = {"loss": 0.1, "grad_norm": 2.0, "learning_rate": 1e-5}
     row = figures.row(3, logs)
     assert (row.step, row.reward, row.reward_by_task) == (3, 0.5, {"a": 0.5, "b": 0.5})
