@@ -100,9 +100,9 @@ class TrainConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         str | None,
         about("model directory in Hugging Face format (default: SmolLM2-135M-Instruct)"),
     ] = None
-    dtype: Annotated[str, about("float32 or bfloat16, of the trainer and of the rollout")] = (
-        "float32"
-    )
+    dtype: Annotated[
+        str, about("float32, or bfloat16 (the trainer's weights stay float32); also the rollout's")
+    ] = "float32"
     device: Annotated[str, about("cpu or cuda")] = "cpu"
 
     steps: Annotated[int, about("optimiser steps, each with a rollout of its own")] = 100
@@ -135,11 +135,11 @@ class TrainConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     pull_gap_tokens: Annotated[
         int, about("cached tokens by which another instance must lead for KV to be moved")
     ] = 0
-    pool_bytes: Annotated[int, about("host memory for KV that leaves its instance")] = 256 << 20
+    pool_bytes: Annotated[int, about("host memory for KV that leaves its instance")] = 1 << 30
     drafting: Annotated[
         str,
         about("speculative decoding: off, seer, marginal (the paper's), or fixed:N guesses a step"),
-    ] = OFF
+    ] = "seer"
     warm_start: Annotated[
         bool, about("draft from what earlier weights wrote to the same prompts too")
     ] = False

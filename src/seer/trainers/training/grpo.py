@@ -44,8 +44,10 @@ def make_trainer(
     """Load the model and make the trainer. `schedule` has the items of every step, in order."""
     trainer = LoggingTrainer(
         figures=figures,
+        # In float32 also for bfloat16, where autocast computes: a step of 1e-5 on a weight of 0.02
+        # is less than a bfloat16 weight can show, and would be lost.
         model=AutoModelForCausalLM.from_pretrained(
-            model, dtype=getattr(torch, config.dtype), local_files_only=True
+            model, dtype=torch.float32, local_files_only=True
         ),
         processing_class=tokenizer,
         args=_arguments(config),
@@ -89,7 +91,7 @@ def _arguments(config: TrainConfig) -> GRPOConfig:
         run_name=Path(config.out).name,
         disable_tqdm=True,
         use_cpu=config.device == "cpu",
-        bf16=False,
+        bf16=config.dtype == "bfloat16",
         gradient_checkpointing=False,
         dataloader_pin_memory=False,
     )

@@ -28,7 +28,10 @@ TASKS = [TaskConfig(name="chain_sum")]
         ({"policy": "oracle"}, "policy: got 'oracle'"),
         ({"drafting": "fixed:99"}, "drafting: got 'fixed:99'"),
         ({"log": ["csv"]}, "log: got 'csv'; allowed: tensorboard, wandb"),
-        ({"warm_start": True}, "warm_start: got True; allowed: false while drafting is off"),
+        (
+            {"warm_start": True, "drafting": "off"},
+            "warm_start: got True; allowed: false while drafting is off",
+        ),
         ({"reward_function": "a:b", "partial_credit": True}, "partial_credit: got True"),
         ({"reward_function": "a:b", "format_bonus": 0.1}, r"format_bonus: got 0\.1"),
     ],

@@ -20,6 +20,7 @@ pytest.importorskip("trl")
 pytest.importorskip("reasoning_gym")
 
 import torch
+from safetensors.torch import load_file
 
 from seer.trainers import trl
 from seer.trainers.training import hooks
@@ -127,6 +128,7 @@ def config(out: Path, **settings: Any) -> TrainConfig:
         "instances": 1,
         "kv_tokens": 1024,
         "pool_bytes": 0,
+        "drafting": "off",
         "reward_function": f"{REWARDS}:share_of_digits",
         "reward_workers": 1,
         "checkpoint_every": 1,
@@ -142,6 +144,18 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 def weights(out: Path) -> bytes:
     return (out / "model" / "model.safetensors").read_bytes()
+
+
+def test_bfloat16_trains_float32_weights(tmp_path: Path, model: str) -> None:
+    """A learning rate far below the resolution of bfloat16 still moves the weights."""
+    out = tmp_path / "out"
+    told = Told()
+    train(config(out, dtype="bfloat16", learning_rate=1e-6, steps=1), model, told)
+    before = load_file(Path(model) / "model.safetensors")
+    after = load_file(out / "model" / "model.safetensors")
+    assert {tensor.dtype for tensor in after.values()} == {torch.float32}
+    assert any(row.grad_norm > 0 for row in told.steps)
+    assert any(not torch.equal(after[name], before[name]) for name in before)
 
 
 def test_a_resumed_run_ends_with_the_same_weights(tmp_path: Path, model: str) -> None:
