@@ -50,7 +50,7 @@ def make_trainer(
             model, dtype=torch.float32, local_files_only=True
         ),
         processing_class=tokenizer,
-        args=_arguments(config),
+        args=grpo_arguments(config),
         train_dataset=Dataset.from_list([{"prompt": item.messages} for item in schedule]),
         reward_funcs=[reward],
         rollout_func=rollout,
@@ -68,7 +68,7 @@ def silence_libraries() -> None:
     warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
 
 
-def _arguments(config: TrainConfig) -> GRPOConfig:
+def grpo_arguments(config: TrainConfig) -> GRPOConfig:
     """What is not named here is TRL's default; its loss and its scaling of rewards among it."""
     return GRPOConfig(
         output_dir=config.out,
