@@ -5,6 +5,7 @@ import sys
 import typer
 
 from seer.cli.bench import run_bench
+from seer.cli.check import CheckSettings, run_check
 from seer.cli.flags import settings_command
 from seer.cli.messages import tell
 from seer.cli.model import prepare_default_model
@@ -32,6 +33,7 @@ app.command("bench")(settings_command(BenchSettings, run_bench))
 app.command("profile")(profile)
 app.command("report")(make_report)
 app.command("trace")(show_trace)
+app.command("check")(settings_command(CheckSettings, run_check))
 app.command("train")(train_command(run_train))
 app.command("simulate")(settings_command(SimulateSettings, run_simulate))
 
