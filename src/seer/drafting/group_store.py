@@ -20,6 +20,8 @@ _TOKEN_BYTES = 4
 MAX_REQUEST = 2**62
 """Requests have numbers below this."""
 MAX_VOCAB_SIZE = 2**31
+_FEW_TOKENS = 16
+"""Up to so many tokens are looked at one by one."""
 
 
 @dataclass(slots=True)
@@ -144,9 +146,17 @@ class GroupStore:
         return group
 
     def _check_tokens(self, token_bytes: bytes) -> None:
+        is_whole = len(token_bytes) % _TOKEN_BYTES == 0
+        token_ids = unpack_tokens(token_bytes) if is_whole else None
+        if token_ids is not None and self._are_of_vocabulary(token_ids):
+            return
+        shown = token_bytes if token_ids is None else token_ids.tolist()
         allowed = f"allowed: ids from 0 to {self._vocab_size - 1}, 4 bytes each"
-        if len(token_bytes) % _TOKEN_BYTES:
-            raise InvalidInput("token_ids", token_bytes, allowed)
-        token_ids = unpack_tokens(token_bytes)
-        if token_ids.size and not (token_ids.min() >= 0 and token_ids.max() < self._vocab_size):
-            raise InvalidInput("token_ids", token_ids.tolist(), allowed)
+        raise InvalidInput("token_ids", shown, allowed)
+
+    def _are_of_vocabulary(self, token_ids: NDArray[np.int32]) -> bool:
+        if 0 < len(token_ids) <= _FEW_TOKENS:  # NumPy takes longer to start than to look at these
+            few = token_ids.tolist()
+            return min(few) >= 0 and max(few) < self._vocab_size
+        least, most = token_ids.min(initial=0), token_ids.max(initial=0)
+        return bool(least >= 0 and most < self._vocab_size)
