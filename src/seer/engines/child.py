@@ -62,7 +62,7 @@ class Child:
         """Process id."""
         return self._process.pid
 
-    def remove_files(self) -> None:
+    def release(self) -> None:
         """Remove the private directory."""
         shutil.rmtree(self._directory, ignore_errors=True)
 

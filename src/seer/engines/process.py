@@ -6,14 +6,16 @@ messages over a ZeroMQ socket in a private directory. When the process ends, or 
 call in flight raises InstanceLost at once.
 """
 
+import shutil
 from contextlib import AsyncExitStack
 
 import msgspec
 
 from seer.engines import messages
+from seer.engines.channel import Channel
 from seer.engines.child import Child
-from seer.engines.process_engine import ProcessEngine
-from seer.errors import InvalidInput
+from seer.engines.process_engine import HostProcess, ProcessEngine
+from seer.errors import InvalidInput, SeerError
 from seer.rollout.engine import Engine, EngineSpec, InstanceSetup, Tokenizer
 from seer.subprocesses import private_directory
 from seer.types import EngineInfo
@@ -55,25 +57,47 @@ class ProcessSpec(msgspec.Struct, frozen=True, kw_only=True):
         when the engine refuses its settings.
         """
         directory = private_directory()
-        address = f"ipc://{directory}/socket"
-        interval_s = self.heartbeat_limit_s / _HEARTBEATS_PER_LIMIT
-        hello = messages.Hello(
-            address=address,
-            spec_class=_class_name(self.inner),
-            spec=msgspec.Raw(msgspec.json.encode(self.inner)),
-            setup=setup,
-            heartbeat_s=interval_s,
-        )
+        channel = Channel(f"ipc://{directory}/socket")
         threads = dict.fromkeys(_THREAD_VARIABLES, str(len(setup.cpus))) if setup.cpus else {}
-        child = await Child.start(
-            "seer.engines.worker", directory, msgspec.json.encode(hello), threads
+        try:
+            hello = self.hello(setup, channel.address)
+            child = await Child.start("seer.engines.worker", directory, hello, threads)
+        except SeerError:
+            channel.close()
+            shutil.rmtree(directory, ignore_errors=True)
+            raise
+        return await self.engine_in(child, channel, setup.instance_id)
+
+    def hello(self, setup: InstanceSetup, address: str) -> bytes:
+        """What the hosting process is told first: to host `inner`, and to report to `address`.
+
+        Raises InvalidInput when it could not import the class of `inner`.
+        """
+        return msgspec.json.encode(
+            messages.Hello(
+                address=address,
+                spec_class=_class_name(self.inner),
+                spec=msgspec.Raw(msgspec.json.encode(self.inner)),
+                setup=setup,
+                heartbeat_s=self._heartbeat_s,
+            )
         )
-        engine = ProcessEngine(child, address, setup.instance_id, interval_s, _HEARTBEATS_PER_LIMIT)
+
+    async def engine_in(self, host: HostProcess, channel: Channel, instance_id: int) -> Engine:
+        """The engine in a process that has got its hello, once it is up; takes both over.
+
+        Raises EngineFailure or InvalidInput, with the process ended, when it does not come up.
+        """
+        engine = ProcessEngine(host, channel, instance_id, self._heartbeat_s, _HEARTBEATS_PER_LIMIT)
         async with AsyncExitStack() as on_failure:
             on_failure.push_async_callback(engine.close)
             await engine.ready(self.launch_limit_s)
             on_failure.pop_all()
         return engine
+
+    @property
+    def _heartbeat_s(self) -> float:
+        return self.heartbeat_limit_s / _HEARTBEATS_PER_LIMIT
 
 
 def _class_name(spec: EngineSpec) -> str:

@@ -7,12 +7,10 @@ Whatever ends it, every call in flight gets an error then; none is left waiting.
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-
-import zmq
-import zmq.asyncio
+from typing import Protocol
 
 from seer.engines import messages
-from seer.engines.child import Child
+from seer.engines.channel import Channel
 from seer.errors import EngineFailure, InstanceLost, SeerError
 from seer.rollout.engine import OnProgress
 from seer.types import (
@@ -32,6 +30,23 @@ _DRAIN_S = 0.05
 """After the process has ended: time to receive what it had sent."""
 
 
+class HostProcess(Protocol):
+    """The process that hosts the engine, wherever it runs."""
+
+    @property
+    def pid(self) -> int:
+        """Process id on its machine."""
+
+    async def wait(self) -> str:
+        """Wait for the end; says how the process ended."""
+
+    def kill(self) -> None:
+        """End it by force. Idempotent."""
+
+    def release(self) -> None:
+        """Let go of what it leaves behind, after its end."""
+
+
 @dataclass(slots=True)
 class _Pending:
     """A call that waits for its answer."""
@@ -41,12 +56,12 @@ class _Pending:
 
 
 class ProcessEngine:
-    """An engine in a child process. Made by `ProcessSpec.launch`, on a running event loop."""
+    """An engine in another process. Made by `ProcessSpec.engine_in`, on a running event loop."""
 
     def __init__(
         self,
-        child: Child,
-        address: str,
+        child: HostProcess,
+        channel: Channel,
         instance_id: int,
         heartbeat_s: float,
         max_missed_heartbeats: int,
@@ -55,12 +70,8 @@ class ProcessEngine:
         self._instance_id = instance_id
         self._heartbeat_s = heartbeat_s
         self._max_missed = max_missed_heartbeats
-        self._context = zmq.asyncio.Context()
-        self._socket = self._context.socket(zmq.DEALER)
-        self._socket.set(zmq.SNDHWM, 0)  # no limit: a send is taken at once, so calls keep order
-        self._socket.set(zmq.RCVHWM, 0)
-        self._socket.set(zmq.LINGER, 0)
-        self._socket.bind(address)
+        self._channel = channel
+        self._socket = channel.socket
         self._pending: dict[int, _Pending] = {}
         self._num_calls = 0
         self._heard_something = True
@@ -116,9 +127,8 @@ class ProcessEngine:
         await asyncio.wait({self._supervisor}, timeout=_CLOSE_LIMIT_S)
         self._child.kill()
         await asyncio.shield(self._supervisor)
-        self._socket.close()
-        self._context.term()
-        self._child.remove_files()
+        self._channel.close()
+        self._child.release()
 
     async def _ask(
         self, call: Callable[[int], messages.Call], on_progress: OnProgress | None = None

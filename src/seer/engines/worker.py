@@ -34,10 +34,11 @@ def main() -> None:
     """Host the engine that the first line of standard input names, until told to close."""
     hello = msgspec.json.decode(sys.stdin.buffer.readline(), type=messages.Hello)
     _die_with_owner()
-    asyncio.run(_serve(hello))
+    asyncio.run(serve(hello))
 
 
-async def _serve(hello: messages.Hello) -> None:
+async def serve(hello: messages.Hello) -> None:
+    """Launch the engine that `hello` names, and carry out its owner's calls until Close."""
     with zmq.asyncio.Context() as context, context.socket(zmq.DEALER) as socket:
         socket.set(zmq.SNDHWM, 0)
         socket.set(zmq.RCVHWM, 0)

@@ -1,6 +1,5 @@
 """Settings of a rollout session."""
 
-import os
 from pathlib import Path
 
 import msgspec
@@ -9,9 +8,11 @@ from seer.drafting.config import DraftingConfig
 from seer.errors import InvalidInput
 from seer.kvpool.pool import PoolConfig
 from seer.rollout.controller_config import ControllerConfig
-from seer.rollout.engine import EngineSpec, InstanceSetup
+from seer.rollout.engine import EngineSpec
+from seer.rollout.local_site import ThisMachine
+from seer.rollout.site import SitePlan, SiteSpec
 from seer.scheduling.placement import PlacementConfig
-from seer.types import PoolAddress
+from seer.types import EngineInfo, PoolAddress
 
 
 class RolloutConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,6 +20,8 @@ class RolloutConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     engine: EngineSpec
     """Usually ProcessSpec(inner=LocalSpec(model=...)): each instance a process of its own."""
+    site: SiteSpec = ThisMachine()
+    """Where the processes run; on a cluster RayCluster."""
     num_instances: int = 2
     policy: str = "divided"
     chunk_size: int | None = 128
@@ -49,31 +52,16 @@ class RolloutConfig(msgspec.Struct, frozen=True, kw_only=True):
             placement=self.placement,
             num_host_slots=pool.num_host_slots if pool else 0,
             num_disk_slots=pool.num_disk_slots if pool else 0,
+            num_remote_slots=pool.num_remote_slots if pool else 0,
         )
 
-    @property
-    def needs_draft_server(self) -> bool:
-        """Whether instances have something to tell each other and no server is named for it."""
-        drafting = self.drafting
-        return drafting.is_on and drafting.server is None and self.num_instances > 1
-
-    def setups(
-        self, pool: PoolAddress | None, draft_server: str | None = None
-    ) -> list[InstanceSetup]:
-        """What each instance is told at launch; `draft_server` where the rollout has its own."""
-        cpus = self.cpus or _deal_cpus(sorted(os.sched_getaffinity(0)), self.num_instances)
-        drafting = msgspec.structs.replace(
-            self.drafting, server=self.drafting.server or draft_server
+    def plan(self, info: EngineInfo) -> SitePlan:
+        """What is to run, for the site."""
+        return SitePlan(
+            engine=self.engine,
+            info=info,
+            num_instances=self.num_instances,
+            pool=self.pool,
+            drafting=self.drafting,
+            cpus=self.cpus,
         )
-        return [
-            InstanceSetup(instance_id=i, pool=pool, drafting=drafting, cpus=cpus[i])
-            for i in range(self.num_instances)
-        ]
-
-
-def _deal_cpus(cpus: list[int], num_instances: int) -> tuple[tuple[int, ...], ...]:
-    """Even runs of processors; one each, reused in turn, when there are more instances."""
-    share = len(cpus) // num_instances
-    if share == 0:
-        return tuple((cpus[i % len(cpus)],) for i in range(num_instances))
-    return tuple(tuple(cpus[i * share : (i + 1) * share]) for i in range(num_instances))

@@ -69,7 +69,7 @@ class Controller:
             self._static, self._divided = make_policy(config.policy, config.chunk_size)
         self._end_game_placement = self._tighten(config.placement)
         self._kv = KVMoves(
-            PoolLedger(config.num_host_slots, config.num_disk_slots),
+            PoolLedger(config.num_host_slots, config.num_disk_slots, config.num_remote_slots),
             reserves=self._divided is not None,
         )
         self._groups: dict[int, GroupState] = {}

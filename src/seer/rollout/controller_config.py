@@ -25,12 +25,14 @@ class ControllerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """KV blocks that the pool's host tier holds; 0: no pool, idle KV is dropped, not moved."""
     num_disk_slots: int = 0
     """KV blocks that the pool's disk tier holds."""
+    num_remote_slots: int = 0
+    """KV blocks that the pool may keep in its remote tier."""
 
     def __post_init__(self) -> None:
         make_policy(self.policy)
         if self.chunk_size is not None and self.chunk_size < 1:
             raise InvalidInput("chunk_size", self.chunk_size, "allowed: an integer >= 1, or none")
-        for field in ("num_host_slots", "num_disk_slots"):
+        for field in ("num_host_slots", "num_disk_slots", "num_remote_slots"):
             if getattr(self, field) < 0:
                 raise InvalidInput(field, getattr(self, field), "allowed: an integer >= 0")
 

@@ -17,7 +17,6 @@ from typing import Any
 import msgspec
 
 from seer.errors import InstanceLost, SeerError
-from seer.kvpool.pool import PoolOwner
 from seer.rollout.controller import Controller
 from seer.rollout.controller_config import ControllerConfig
 from seer.rollout.engine import Engine
@@ -39,9 +38,10 @@ from seer.rollout.events import (
     TokensStreamed,
 )
 from seer.rollout.fleet import Fleet, Placed
+from seer.rollout.site import Site
 from seer.rollout.token_store import TokenStore
 from seer.rollout.trace import TraceRecord
-from seer.rollout.transfers import Transfers, disk, host
+from seer.rollout.transfers import Transfers, places, spill_places
 from seer.types import ChunkProgress, ChunkResult, DropKV, ExportKV, RequestId
 
 OnRecord = Callable[[TraceRecord], None]
@@ -70,7 +70,7 @@ class Driver:
         self,
         config: ControllerConfig,
         fleet: Fleet,
-        pool: PoolOwner,
+        site: Site,
         tasks: asyncio.TaskGroup,
         *,
         restart_instances: bool,
@@ -80,7 +80,7 @@ class Driver:
         self.store = TokenStore()
         self._controller = Controller(config)
         self._fleet = fleet
-        self._pool = pool
+        self._site = site
         self._tasks = tasks
         self._restart_instances = restart_instances
         self._on_record = on_record
@@ -102,6 +102,23 @@ class Driver:
         for instance_id, placed in self._fleet.placed.items():
             if placed.engine is not None:
                 self.handle(InstanceJoined(instance_id=instance_id, info=placed.engine.info))
+
+    def join(self, instance_id: int) -> None:
+        """Tell the controller of an instance that was added. Raises InvalidInput if refused."""
+        self._held_back[instance_id] = deque()
+        engine = self._fleet.placed[instance_id].engine
+        if engine is not None:
+            self.handle(InstanceJoined(instance_id=instance_id, info=engine.info))
+
+    async def remove(self, instance_id: int) -> None:
+        """Let an instance go: its chunks go on elsewhere from the last reported token."""
+        placed = self._fleet.placed[instance_id]
+        engine = placed.engine
+        if engine is not None:
+            self._leave(placed, on_purpose=True)
+        del self._fleet.placed[instance_id]
+        if engine is not None:
+            await engine.close()
 
     def shut_down(self) -> None:
         """Begin nothing more; what the engines lose from now on is not restarted."""
@@ -131,9 +148,8 @@ class Driver:
     def _begin(self, action: Action) -> None:
         match action:
             case SpillObject():
-                places = host(action.host_slots) + disk(action.disk_slots)
-                waits = self._transfers.pending(places)
-                done = self._transfers.occupy(places)
+                waits = self._transfers.pending(spill_places(action))
+                done = self._transfers.occupy(spill_places(action))
                 self._tasks.create_task(self._spill(action, waits, done))
             case StartChunk() | AbortChunk() | ExportObject() | DropObject():
                 queue = self._held_back[action.instance_id]
@@ -145,12 +161,12 @@ class Driver:
 
     def _hold(self, action: InstanceAction) -> _Held:
         match action:
-            case ExportObject(slots=slots):
-                waits = self._transfers.pending(host(slots))
-                return _Held(action, waits, self._transfers.occupy(host(slots)))
+            case ExportObject(slots=slots, tier=tier):
+                waits = self._transfers.pending(places(tier, slots))
+                return _Held(action, waits, self._transfers.occupy(places(tier, slots)))
             case StartChunk(loads=loads):
-                places = [(entry.tier, slot) for entry in loads for slot in entry.slots]
-                return _Held(action, self._transfers.pending(places), None)
+                read = [place for entry in loads for place in places(entry.tier, entry.slots)]
+                return _Held(action, self._transfers.pending(read), None)
             case _:
                 return _Held(action, [], None)
 
@@ -208,7 +224,7 @@ class Driver:
     ) -> None:
         ok, num_bytes = False, 0
         try:
-            moved = await engine.move_kv(ExportKV(key=action.key, slots=action.slots))
+            moved = await engine.move_kv(ExportKV(key=action.key, slots=action.slots, tier=action.tier))
             ok, num_bytes = moved.ok, moved.num_bytes
         except InstanceLost:
             await self._lost(placed, engine)
@@ -228,7 +244,7 @@ class Driver:
             await asyncio.wait(waits)
         try:
             spilled = await asyncio.to_thread(
-                self._pool.spill, action.host_slots, action.disk_slots
+                self._site.spill, action.host_slots, action.disk_slots
             )
         finally:
             _resolve(done)
@@ -280,14 +296,8 @@ class Driver:
         if placed.engine is not engine or self._is_shut_down:
             return
         instance_id = placed.setup.instance_id
-        flying = sorted(placed.in_flight)
-        self._report_ended()
-        self._fleet.lose(instance_id)
-        self._drop_held_back(instance_id)
         self._num_restarting += self._restart_instances
-        for request_id in flying:
-            self._keep_streamed(request_id)
-        self.handle(InstanceLeft(instance_id=instance_id))
+        self._leave(placed, on_purpose=False)
         await engine.close()
         if self._restart_instances:
             is_back = await self._fleet.relaunch(instance_id)
@@ -296,6 +306,17 @@ class Driver:
                 self.handle(InstanceJoined(instance_id=instance_id, info=placed.engine.info))
         if self._fleet.num_alive + self._num_restarting == 0:
             self._on_failure(InstanceLost(instance_id, "and no instance is left"))
+
+    def _leave(self, placed: Placed, *, on_purpose: bool) -> None:
+        """Keep what an instance's chunks have reported, and tell the controller that it is gone."""
+        instance_id = placed.setup.instance_id
+        flying = sorted(placed.in_flight)
+        self._report_ended()
+        self._fleet.lose(instance_id)
+        self._drop_held_back(instance_id)
+        for request_id in flying:
+            self._keep_streamed(request_id)
+        self.handle(InstanceLeft(instance_id=instance_id, on_purpose=on_purpose))
 
     def _drop_held_back(self, instance_id: int) -> None:
         """What was not begun on a lost instance never is; nobody must wait for it."""

@@ -19,6 +19,7 @@ from seer.types import (
     KVKey,
     PoolEntry,
     RequestId,
+    Tier,
 )
 
 # ---------------------------------------------------------------- events
@@ -44,9 +45,11 @@ class InstanceJoined(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class InstanceLeft(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """An instance is lost: its chunks, and the KV it held, are gone."""
+    """An instance is gone: its chunks, and the KV it held, are lost."""
 
     instance_id: int
+    on_purpose: bool = False
+    """It was told to leave; otherwise it died."""
 
 
 class TokensStreamed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -140,19 +143,24 @@ class AbortChunk(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class ExportObject(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Copy a KV object from an instance to host slots of the pool (the instance keeps it)."""
+    """Copy a KV object from an instance to slots of the pool (the instance keeps it)."""
 
     instance_id: int
     key: KVKey
     slots: tuple[int, ...]
+    tier: Tier = Tier.HOST
 
 
 class SpillObject(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Copy a pool entry from host slots to disk slots; the host slots are free afterwards."""
+    """Copy a pool entry to a lower tier; the slots where it was are free afterwards.
+
+    Two of the three are given: source and target, in this order.
+    """
 
     key: KVKey
-    host_slots: tuple[int, ...]
-    disk_slots: tuple[int, ...]
+    host_slots: tuple[int, ...] = ()
+    disk_slots: tuple[int, ...] = ()
+    remote_slots: tuple[int, ...] = ()
 
 
 class DropObject(msgspec.Struct, frozen=True, kw_only=True, tag=True):

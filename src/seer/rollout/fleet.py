@@ -4,15 +4,23 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from seer.errors import EngineFailure, InstanceLost, InvalidInput
-from seer.rollout.engine import Engine, EngineSpec, InstanceSetup
+from seer.rollout.engine import Engine, InstanceSetup
 from seer.types import EngineInfo, InstanceLoad, RequestId, WeightUpdate
 
 logger = logging.getLogger(__name__)
 
 RELAUNCH_TRIES = 3
 """Failures in a row after which an instance stays out."""
+
+
+class Launcher(Protocol):
+    """What starts instances: an engine's spec, or a site."""
+
+    async def launch(self, setup: InstanceSetup) -> Engine:
+        """Start one instance. Raises EngineFailure or InvalidInput when it does not come up."""
 
 
 @dataclass(slots=True)
@@ -32,9 +40,14 @@ class Placed:
 class Fleet:
     """All instances, by id."""
 
-    def __init__(self, spec: EngineSpec, setups: Sequence[InstanceSetup], info: EngineInfo) -> None:
-        self._spec = spec
+    def __init__(
+        self, launcher: Launcher, setups: Sequence[InstanceSetup], info: EngineInfo
+    ) -> None:
+        self._launcher = launcher
+        self._info = info
         self._update: WeightUpdate | None = None
+        self.next_id = max(s.instance_id for s in setups) + 1
+        """Of an instance that is added; no number is given twice."""
         self.placed = {s.instance_id: Placed(s, info.kv_capacity_tokens) for s in setups}
 
     @property
@@ -49,7 +62,7 @@ class Fleet:
 
     async def launch_all(self) -> None:
         """Start every instance. Raises what the first failing launch raises; none stays behind."""
-        launches = [self._spec.launch(p.setup) for p in self.placed.values()]
+        launches = [self._launcher.launch(p.setup) for p in self.placed.values()]
         results = await asyncio.gather(*launches, return_exceptions=True)
         errors = []
         for placed, result in zip(self.placed.values(), results, strict=True):
@@ -61,17 +74,30 @@ class Fleet:
             await self.close()
             raise errors[0]
 
+    async def add(self, setup: InstanceSetup) -> None:
+        """Start one more instance, with the current weights. Raises what its launch raises."""
+        self.next_id = max(self.next_id, setup.instance_id + 1)
+        engine = await self._launch_current(setup)
+        self.placed[setup.instance_id] = Placed(setup, self._info.kv_capacity_tokens, engine)
+
     async def relaunch(self, instance_id: int) -> bool:
-        """Start a lost instance again, with the current weights; False after repeated failures."""
-        placed = self.placed[instance_id]
-        while placed.num_failures < RELAUNCH_TRIES:
+        """Start a lost instance again, with the current weights.
+
+        False after repeated failures, and when it has been removed meanwhile.
+        """
+        placed = self.placed.get(instance_id)
+        while placed is not None and placed.num_failures < RELAUNCH_TRIES:
             try:
-                placed.engine = await self._launch_current(placed.setup)
+                engine = await self._launch_current(placed.setup)
             except (EngineFailure, InvalidInput, ConnectionError) as error:
                 placed.num_failures += 1
                 logger.warning("instance %d does not come back: %s", instance_id, error)
-            else:
+                continue
+            if self.placed.get(instance_id) is placed:
+                placed.engine = engine
                 return True
+            await engine.close()
+            break
         return False
 
     def lose(self, instance_id: int) -> None:
@@ -106,7 +132,7 @@ class Fleet:
         await asyncio.gather(*(engine.close() for engine in engines))
 
     async def _launch_current(self, setup: InstanceSetup) -> Engine:
-        engine = await self._spec.launch(setup)
+        engine = await self._launcher.launch(setup)
         loaded: WeightUpdate | None = None
         while self._update is not None and self._update is not loaded:
             loaded = self._update

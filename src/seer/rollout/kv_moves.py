@@ -287,8 +287,9 @@ class KVMoves:
             return None
         self._exporting[instance_id, key] = reserved.record
         actions += _spill_actions(reserved.spills)
-        slots = reserved.record.entry.slots
-        actions.append(ExportObject(instance_id=instance_id, key=key, slots=slots))
+        entry = reserved.record.entry
+        export = ExportObject(instance_id=instance_id, key=key, slots=entry.slots, tier=entry.tier)
+        actions.append(export)
         return reserved.record
 
     def _release(self, key: KVKey) -> None:
@@ -303,5 +304,11 @@ class KVMoves:
 
 def _spill_actions(spills: Sequence[Spill]) -> list[Action]:
     return [
-        SpillObject(key=s.key, host_slots=s.host_slots, disk_slots=s.disk_slots) for s in spills
+        SpillObject(
+            key=spill.key,
+            host_slots=spill.host_slots,
+            disk_slots=spill.disk_slots,
+            remote_slots=spill.remote_slots,
+        )
+        for spill in spills
     ]

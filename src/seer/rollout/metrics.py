@@ -136,6 +136,11 @@ class MetricsBuilder:
                     self._finish_group(action.group_id)
 
     @property
+    def kv_bytes_moved(self) -> int:
+        """Bytes of KV moved so far."""
+        return self._totals.bytes_moved
+
+    @property
     def drafts(self) -> DraftTotals:
         """What speculative decoding has come to so far."""
         return self._totals.drafts
@@ -183,7 +188,7 @@ class MetricsBuilder:
                 if flight is not None:
                     flight.num_streamed += event.num_tokens
             case InstanceLeft():
-                self._lose(event.instance_id)
+                self._lose(event)
             case KVExported() | KVSpilled():
                 self._totals.bytes_moved += event.num_bytes
 
@@ -226,10 +231,10 @@ class MetricsBuilder:
         is_current = flight is not None and flight.chunk_index == report.chunk_index
         return flight if is_current else None
 
-    def _lose(self, instance_id: int) -> None:
-        self._totals.lost += 1
+    def _lose(self, event: InstanceLeft) -> None:
+        self._totals.lost += not event.on_purpose
         for request_id, flight in list(self._flights.items()):
-            if flight.instance_id == instance_id:
+            if flight.instance_id == event.instance_id:
                 self._totals.output_tokens += flight.num_streamed
                 del self._flights[request_id]
 

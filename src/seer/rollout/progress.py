@@ -10,6 +10,7 @@ from seer.rollout.events import (
     InstanceLeft,
 )
 from seer.rollout.fleet import Placed
+from seer.rollout.metrics import MetricsBuilder
 from seer.rollout.results import InstanceProgress, RolloutProgress
 from seer.rollout.trace import TraceRecord
 
@@ -37,8 +38,8 @@ class ProgressMeter:
                 self._tail_from = None
             case ChunkFinished(stats=stats):
                 self._preemptions += stats.num_preemptions
-            case InstanceLeft():
-                self._lost += 1
+            case InstanceLeft(on_purpose=on_purpose):
+                self._lost += not on_purpose
         for action in record.actions:
             match action:
                 case FinishRequest():
@@ -50,7 +51,7 @@ class ProgressMeter:
         self,
         now: float,
         num_output_tokens: int,
-        acceptance_length: float,
+        metrics: MetricsBuilder,
         placed: Mapping[int, Placed],
     ) -> RolloutProgress:
         """The session at time `now` of the records' clock."""
@@ -63,7 +64,10 @@ class ProgressMeter:
             num_output_tokens=num_output_tokens,
             tail_s=None if self._tail_from is None else now - self._tail_from,
             preemptions=self._preemptions,
-            acceptance_length=acceptance_length,
+            acceptance_length=metrics.drafts.acceptance_length,
+            drafted_tokens=metrics.drafts.drafted,
+            accepted_tokens=metrics.drafts.accepted,
+            kv_bytes_moved=metrics.kv_bytes_moved,
             instances_lost=self._lost,
             instances=tuple(_instance(i, p) for i, p in placed.items()),
         )

@@ -59,5 +59,10 @@ class RolloutProgress(msgspec.Struct, frozen=True, kw_only=True):
     preemptions: int
     acceptance_length: float
     """Tokens a request gained by a decode step; 1 without drafting, 0 before any was counted."""
+    drafted_tokens: int = 0
+    """Guesses that were verified."""
+    accepted_tokens: int = 0
+    kv_bytes_moved: int = 0
+    """To the pool, from it, and within it."""
     instances_lost: int
     instances: tuple[InstanceProgress, ...]

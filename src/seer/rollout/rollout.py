@@ -1,6 +1,7 @@
 """The public entry: prompts in, groups of responses out as they finish."""
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -8,13 +9,11 @@ from typing import Self
 
 from seer.drafting.config import OFF
 from seer.errors import EngineFailure, InvalidInput, RolloutCancelled, SeerError
-from seer.kvpool.pool import PoolOwner
 from seer.rollout.config import RolloutConfig
 from seer.rollout.controller_config import check_fits
-from seer.rollout.draft_service import DraftService
 from seer.rollout.driver import Driver
 from seer.rollout.events import FinishGroup, GroupCancelled, GroupsSubmitted
-from seer.rollout.fleet import Fleet
+from seer.rollout.fleet import RELAUNCH_TRIES, Fleet
 from seer.rollout.metrics import MetricsBuilder, RolloutMetrics
 from seer.rollout.progress import ProgressMeter
 from seer.rollout.prompts import EncodedPrompt, Prompt, encode_prompts
@@ -22,6 +21,8 @@ from seer.rollout.results import Completion, GroupResult, RolloutProgress
 from seer.rollout.token_store import RequestTokens
 from seer.rollout.trace import TraceRecord, TraceWriter
 from seer.types import EngineInfo, GroupSpec, SamplingParams, WeightUpdate
+
+logger = logging.getLogger(__name__)
 
 OnProgress = Callable[[RolloutProgress], None]
 
@@ -66,16 +67,15 @@ class Rollout:
         self._shown_s = 0.0
 
     async def __aenter__(self) -> Self:
-        """Make the pool, launch the instances. Raises InvalidInput or EngineFailure."""
+        """Open the site, launch the instances. Raises InvalidInput or EngineFailure."""
         async with AsyncExitStack() as stack:
-            pool = PoolOwner.create(self._config.pool, self._info.block_bytes)
-            stack.callback(pool.close)
-            draft_server = await self._draft_server(stack)
-            setups = self._config.setups(pool.address, draft_server)
-            self._fleet = Fleet(self._config.engine, setups, self._info)
+            plan = self._config.plan(self._info)
+            self._site = await stack.enter_async_context(self._config.site.open(plan))
+            setups = [self._site.setup(i) for i in range(plan.num_instances)]
+            self._fleet = Fleet(self._site, setups, self._info)
             await self._fleet.launch_all()
             stack.push_async_callback(self._fleet.close)
-            config = self._config.controller_config(pool.address)
+            config = self._config.controller_config(self._site.pool)
             self._trace: TraceWriter | None = None
             if self._config.trace_path is not None:
                 file = stack.enter_context(self._config.trace_path.open("wb"))
@@ -85,12 +85,13 @@ class Rollout:
             self._driver = Driver(
                 config,
                 self._fleet,
-                pool,
+                self._site,
                 tasks,
                 restart_instances=self._config.restart_instances,
                 on_record=self._record,
                 on_failure=self._fail,
             )
+            self._growth = tasks.create_task(self._grow())
             self._stack = stack.pop_all()
         self._driver.start()
         return self
@@ -159,18 +160,50 @@ class Rollout:
         for instance_id in await self._fleet.update_weights(update):
             self._driver.notice_loss(instance_id)
 
+    async def add_instance(self) -> int:
+        """Launch one more instance, also while calls are in progress; returns its number.
+
+        Raises EngineFailure or InvalidInput when it does not come up or does not fit the others.
+        """
+        instance_id = self._fleet.next_id
+        await self._fleet.add(self._site.setup(instance_id))
+        try:
+            self._driver.join(instance_id)
+        except InvalidInput:
+            await self._driver.remove(instance_id)
+            raise
+        return instance_id
+
+    async def remove_instance(self, instance_id: int) -> None:
+        """End an instance, also while calls are in progress: its requests go on elsewhere.
+
+        What its chunks have reported is kept; their KV is computed again. Raises InvalidInput for
+        an instance that is not there, or the last one.
+        """
+        alive = [i for i, placed in self._fleet.placed.items() if placed.engine is not None]
+        if instance_id not in self._fleet.placed or not set(alive) - {instance_id}:
+            allowed = f"allowed: one of {sorted(self._fleet.placed)}, while another one runs"
+            raise InvalidInput("instance_id", instance_id, allowed)
+        await self._driver.remove(instance_id)
+
     # ------------------------------------------------------------------ internals
 
-    async def _draft_server(self, stack: AsyncExitStack) -> str | None:
-        """Address of a draft server that runs until the stack is left; None: none is needed."""
-        if not self._config.needs_draft_server:
-            return None
-        service = await DraftService.start(self._info.vocab_size)
-        stack.push_async_callback(service.close)
-        return service.address
+    async def _grow(self) -> None:
+        """Take in further instances for as long as the site has room for them."""
+        num_failures = 0
+        while num_failures < RELAUNCH_TRIES and await self._site.wait_for_room():
+            try:
+                instance_id = await self.add_instance()
+            except (EngineFailure, InvalidInput, ConnectionError) as error:
+                num_failures += 1
+                logger.warning("a further instance does not come up: %s", error)
+            else:
+                num_failures = 0
+                logger.info("instance %d has joined", instance_id)
 
     async def _shut_down(self) -> None:
         """End every call, then every task: closed engines end what the tasks wait for."""
+        self._growth.cancel()
         self.cancel()
         self._driver.shut_down()
         await self._fleet.close()
@@ -276,7 +309,7 @@ class Rollout:
         snapshot = self._meter.snapshot(
             record.t,
             self._driver.store.num_tokens,
-            self._metrics.drafts.acceptance_length,
+            self._metrics,
             self._fleet.placed,
         )
         for call in self._calls:

@@ -7,6 +7,7 @@ writes or reads slots first waits for the last operation on each of them.
 import asyncio
 from collections.abc import Iterable
 
+from seer.rollout.events import SpillObject
 from seer.types import Tier
 
 Place = tuple[Tier, int]
@@ -31,11 +32,15 @@ class Transfers:
         return done
 
 
-def host(slots: Iterable[int]) -> list[Place]:
-    """Slots of the host tier."""
-    return [(Tier.HOST, slot) for slot in slots]
+def places(tier: Tier, slots: Iterable[int]) -> list[Place]:
+    """Slots of a tier."""
+    return [(tier, slot) for slot in slots]
 
 
-def disk(slots: Iterable[int]) -> list[Place]:
-    """Slots of the disk tier."""
-    return [(Tier.DISK, slot) for slot in slots]
+def spill_places(spill: SpillObject) -> list[Place]:
+    """All slots that a spill reads or writes."""
+    return (
+        places(Tier.HOST, spill.host_slots)
+        + places(Tier.DISK, spill.disk_slots)
+        + places(Tier.REMOTE, spill.remote_slots)
+    )
