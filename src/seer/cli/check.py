@@ -1,13 +1,14 @@
 """`seer check`: whether an engine draws its tokens from the model's distribution, drafts or not."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 import typer
 from rich.console import Console
 
 from seer.cli.check_report import arms_table, closing_lines
+from seer.cli.faithful import VLLM, keep_verdict
 from seer.cli.interrupt import run_interruptible
 from seer.cli.messages import tell
 from seer.cli.model import model_dir
@@ -17,6 +18,8 @@ from seer.engines.fidelity.check import PROMPTS, judge_all, sample_all
 from seer.engines.fidelity.report import CheckReport, NotFaithful
 from seer.engines.local.spec import LocalSpec
 from seer.engines.process import ProcessSpec
+from seer.engines.vllm.spec import VllmSpec
+from seer.engines.vllm.versions import check_vllm
 from seer.errors import EngineFailure, InvalidInput
 from seer.setting_fields import about, check_minimum
 from seer.types import SamplingParams
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 class CheckSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of `seer check`."""
 
+    engine: Annotated[Literal["local", "vllm"], about("local or vllm")] = "local"
     model: Annotated[
         str | None,
         about("model directory in Hugging Face format (default: SmolLM2-135M-Instruct)"),
@@ -36,6 +40,11 @@ class CheckSettings(msgspec.Struct, frozen=True, kw_only=True):
     device: Annotated[str, about("cpu or cuda")] = "cpu"
     kv_tokens: Annotated[int, about("tokens of KV that one instance holds")] = 8192
     max_running: Annotated[int, about("requests that one instance runs at once")] = 32
+
+    unrepaired: Annotated[bool, about("vllm: verify drafts as it comes, without our repair")] = (
+        False
+    )
+    allow_untried_vllm: Annotated[bool, about("vllm: go on with an untried release")] = False
 
     arms: Annotated[
         str, about("what is sampled: plain, drafts, moves (drafts, in chunks, on two instances)")
@@ -100,11 +109,13 @@ def run_check(settings: CheckSettings) -> None:
     Console().print(arms_table(report, plan))
     for line in closing_lines(report):
         typer.echo(line)
+    if isinstance(spec, VllmSpec) and not settings.unrepaired:
+        _keep(spec, settings, report)
     if not report.passed:
         raise NotFaithful("the engine's tokens are not the model's: do not train on them")
 
 
-def _check(settings: CheckSettings, plan: CheckPlan, spec: LocalSpec) -> CheckReport:
+def _check(settings: CheckSettings, plan: CheckPlan, spec: LocalSpec | VllmSpec) -> CheckReport:
     specs = {
         arm: ProcessSpec(inner=_with_max_running(spec, arm, plan)) for arm in settings.arm_names
     }
@@ -114,19 +125,49 @@ def _check(settings: CheckSettings, plan: CheckPlan, spec: LocalSpec) -> CheckRe
     return judge_all(sampled, plan, spec.dtype, reference.score, settings.false_alarm)
 
 
-def _spec(settings: CheckSettings) -> LocalSpec:
+def _keep(spec: VllmSpec, settings: CheckSettings, report: CheckReport) -> None:
+    """A verdict on all arms decides whether rollouts may draft."""
+    if report.passed and set(settings.arm_names) != set(ARMS):
+        tell(f"not remembered: only a check of {', '.join(ARMS)} lets rollouts draft")
+        return
+    path = keep_verdict(spec, settings.plan.sampling, report)
+    if path is not None:
+        typer.echo(f"rollouts may draft; remembered in {path}")
+
+
+def _spec(settings: CheckSettings) -> LocalSpec | VllmSpec:
     """The engine, checked before the default model is prepared for it."""
-    spec = LocalSpec(
+    spec = _vllm_spec(settings) if settings.engine == VLLM else _local_spec(settings)
+    return msgspec.structs.replace(spec, model=model_dir(settings.model))
+
+
+def _local_spec(settings: CheckSettings) -> LocalSpec:
+    return LocalSpec(
         model=settings.model or "",
         dtype=settings.dtype,
         device=settings.device,
         kv_tokens=settings.kv_tokens,
         max_running_requests=settings.max_running,
     )
-    return msgspec.structs.replace(spec, model=model_dir(settings.model))
 
 
-def _with_max_running(spec: LocalSpec, arm: str, plan: CheckPlan) -> LocalSpec:
+def _vllm_spec(settings: CheckSettings) -> VllmSpec:
+    spec = VllmSpec(
+        model=settings.model or "",
+        dtype=settings.dtype,
+        device=settings.device,
+        kv_tokens=settings.kv_tokens,
+        max_running_requests=settings.max_running,
+        repair_sampler=not settings.unrepaired,
+        allow_untried=settings.allow_untried_vllm,
+    )
+    check_vllm(spec.device, allow_untried=spec.allow_untried)
+    return spec
+
+
+def _with_max_running(
+    spec: LocalSpec | VllmSpec, arm: str, plan: CheckPlan
+) -> LocalSpec | VllmSpec:
     most = plan.max_running(arm, len(PROMPTS), spec.max_running_requests)
     return msgspec.structs.replace(spec, max_running_requests=most)
 

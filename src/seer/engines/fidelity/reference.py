@@ -1,6 +1,6 @@
 """The reference: what transformers computes for the same tokens, in float32.
 
-An engine in bfloat16 has other weights than the file says, those rounded to bfloat16. So has the
+An engine in half precision has other weights than the file says, rounded ones. So has the
 reference then; it computes with them in float32. What is left between the two is the rounding of
 the engine's own arithmetic.
 """
@@ -26,7 +26,7 @@ class Reference:
     """A model directory in Hugging Face format, loaded by transformers."""
 
     def __init__(self, model: str, dtype: str) -> None:
-        """`dtype` is the engine's: float32 or bfloat16.
+        """`dtype` is the engine's: float32, bfloat16 or float16.
 
         Raises InvalidInput when transformers cannot load the directory.
         """
@@ -38,10 +38,10 @@ class Reference:
         except (OSError, ValueError) as error:
             allowed = f"allowed: a directory that transformers loads ({error})"
             raise InvalidInput("model", model, allowed) from error
-        if dtype == "bfloat16":
+        if dtype != "float32":
             with torch.no_grad():
                 for parameter in self._model.parameters():
-                    parameter.copy_(parameter.bfloat16())
+                    parameter.copy_(parameter.to(getattr(torch, dtype)))
 
     def score(self, responses: Sequence[Response], sampling: SamplingParams) -> TokenScores:
         """Scores of all tokens of all responses, in order."""

@@ -50,8 +50,9 @@ class Allowance(msgspec.Struct, frozen=True, kw_only=True):
 ALLOWANCES = {
     "float32": Allowance(sharpness=0.0, largest_gap=1e-3, mean_gap=1e-4, shortfall=1e-2),
     "bfloat16": Allowance(sharpness=0.005, largest_gap=2.0, mean_gap=0.1, shortfall=1.0),
+    "float16": Allowance(sharpness=0.001, largest_gap=0.5, mean_gap=0.02, shortfall=0.2),
 }
-"""By the engine's dtype. In bfloat16 the engine's model is not quite the reference's."""
+"""By the engine's dtype. In half precision its model is not quite the reference's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

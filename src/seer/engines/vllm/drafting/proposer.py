@@ -122,19 +122,6 @@ class GroupDraftProposer:
         self._time.add(count, count + sum(last.num_guesses), sum(batch.lengths), now - last.ended)
 
 
-def attach_drafter(worker: Any) -> None:
-    """Attach the proposer of a vLLM worker to its runner; for `collective_rpc`.
-
-    A worker without drafts is left as it is.
-    """
-    from vllm.distributed.parallel_state import get_tp_group  # noqa: PLC0415 - worker only
-
-    runner = worker.model_runner
-    drafter = getattr(runner, "drafter", None)
-    if isinstance(drafter, GroupDraftProposer):
-        drafter.attach(runner, is_output_rank=get_tp_group().is_first_rank)
-
-
 @dataclass(frozen=True, slots=True)
 class _LastStep:
     """When the last call ended, and what it left for vLLM to verify."""

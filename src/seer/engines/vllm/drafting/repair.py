@@ -34,9 +34,8 @@ def repair_rejection_sampler() -> bool:
     """
     if spreads_right():
         return False
-    from vllm.triton_utils.dispatcher import register_kernels  # noqa: PLC0415
-
     from vllm import __version__  # noqa: PLC0415 - only the worker has it
+    from vllm.triton_utils.dispatcher import register_kernels  # noqa: PLC0415
 
     if __version__ not in TRIED_VERSIONS:
         raise EngineFailure(
