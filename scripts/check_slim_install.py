@@ -11,8 +11,14 @@ WITH_EXTRAS = (
     "seer.engines.local.",
     "seer.trainers.training.grpo",
     "seer.trainers.training.hooks",
+    "seer.trainers.slime.rollout",
+    "seer.trainers.slime.samples",
+    "seer.trainers.slime.servers",
+    "seer.trainers.skyrl.entrypoint",
+    "seer.trainers.skyrl.experiment",
+    "seer.trainers.openrlhf.executor",
 )
-"""The local engine, and the two modules that build on TRL's own classes."""
+"""The local engine, and the modules that build on trainers' own classes."""
 
 
 def main() -> int:
