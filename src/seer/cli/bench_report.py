@@ -7,6 +7,7 @@ import msgspec
 from rich.box import MARKDOWN
 from rich.table import Table
 
+from seer.cli.faithful import VLLM
 from seer.cli.machine import Machine
 
 
@@ -74,10 +75,10 @@ def difference_note(rows: Sequence[BenchRow], num_requests: int) -> str:
     worst = max(row.differing_requests for row in rows)
     if worst == 0:
         return f"all rollouts gave the same {num_requests} responses, token for token"
-    return (
-        f"up to {worst} of {num_requests} responses differ from the first rollout's "
-        "(expected in bfloat16, where rounding depends on the batch; not in float32)"
-    )
+    why = "expected in bfloat16, where rounding depends on the batch; not in float32"
+    if any(row.config.get("engine") == VLLM for row in rows):
+        why = "expected with vLLM, whose draws depend on how a response is divided"
+    return f"up to {worst} of {num_requests} responses differ from the first rollout's ({why})"
 
 
 MEASURES: tuple[tuple[str, Callable[[BenchRow], float]], ...] = (

@@ -4,21 +4,21 @@ Prompts are read and tokenised and the model's configuration is read; no weight 
 """
 
 import hashlib
-import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
+from seer.cli.engine_choice import choose_engine
 from seer.cli.journal import JournalHeader
-from seer.cli.model import model_dir
 from seer.cli.prompts import PromptRow, read_prompts
 from seer.cli.settings import Settings
 from seer.costmodel.profile_file import read_profile
 from seer.drafting.config import DraftingConfig
 from seer.engines.local.spec import LocalSpec
 from seer.engines.process import ProcessSpec
-from seer.errors import EngineFailure, InvalidInput
+from seer.engines.vllm.spec import VllmSpec
+from seer.errors import InvalidInput
 from seer.kvpool.pool import PoolConfig
 from seer.rollout.config import RolloutConfig
 from seer.rollout.controller_config import check_fits
@@ -34,7 +34,7 @@ class Job:
 
     settings: Settings
     sampling: SamplingParams
-    spec: LocalSpec
+    spec: LocalSpec | VllmSpec
     drafting: DraftingConfig
     prompts: tuple[PromptItem, ...]
     """In tokens, with the place of each as its sampling index."""
@@ -50,6 +50,7 @@ class Job:
         token_ids = [prompt.prompt for prompt in self.prompts]
         digest = hashlib.blake2b(msgspec.json.encode(token_ids), digest_size=16)
         return JournalHeader(
+            engine=self.settings.engine,
             model=str(Path(self.spec.model).resolve()),
             dtype=self.spec.dtype,
             logprobs=self.spec.logprobs,
@@ -74,14 +75,13 @@ class Job:
 
 
 def prepare(settings: Settings) -> Job:
-    """Read and check everything. Raises InvalidInput; EngineFailure without a local engine."""
+    """Read and check everything. Raises InvalidInput; EngineFailure without the engine."""
     sampling = settings.sampling
     for policy in settings.policy_names:
         make_policy(policy)
     drafting = _drafting(settings)
     rows = read_prompts(settings.prompts, settings.num_prompts, settings.seed)
-    _require_local_engine()
-    spec = _engine_spec(settings)
+    spec = choose_engine(settings)
     info = spec.describe()
     encoded = encode_prompts([_item(row) for row in rows], spec.tokenizer(), info)
     for prompt in encoded:
@@ -120,19 +120,6 @@ def _check_length(prompt: EncodedPrompt, settings: Settings, info: EngineInfo) -
     check_fits(group, info)
 
 
-def _engine_spec(settings: Settings) -> LocalSpec:
-    """The engine that the settings choose, checked before the default model is prepared for it."""
-    spec = LocalSpec(
-        model=settings.model or "",
-        dtype=settings.dtype,
-        device=settings.device,
-        kv_tokens=settings.kv_tokens,
-        max_running_requests=settings.max_running,
-        logprobs=settings.logprobs,
-    )
-    return msgspec.structs.replace(spec, model=model_dir(settings.model))
-
-
 def _drafting(settings: Settings) -> DraftingConfig:
     step_time = read_profile(Path(settings.profile)).step_time if settings.profile else None
     return DraftingConfig(
@@ -146,11 +133,3 @@ def _placement(settings: Settings) -> PlacementConfig:
 
 def _pool(settings: Settings) -> PoolConfig:
     return PoolConfig(host_bytes=settings.pool_bytes, disk_bytes=settings.pool_disk_bytes)
-
-
-def _require_local_engine() -> None:
-    missing = [name for name in ("torch", "transformers") if not importlib.util.find_spec(name)]
-    if missing:
-        raise EngineFailure(
-            f"the local engine needs {' and '.join(missing)}: pip install 'seer-rl[local]'"
-        )

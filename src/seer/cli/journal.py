@@ -21,6 +21,7 @@ JOURNAL_NAME = "completions.jsonl.part"
 class JournalHeader(msgspec.Struct, frozen=True, kw_only=True):
     """What decides the texts: a rollout may be resumed only with the same of each."""
 
+    engine: str = "local"
     model: str
     dtype: str
     logprobs: str

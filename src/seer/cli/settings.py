@@ -17,6 +17,7 @@ from seer.setting_fields import about, check_minimum
 from seer.types import SamplingParams
 
 Logprobs = Literal["raw", "processed"]
+EngineName = Literal["local", "vllm"]
 
 
 MINIMUM = {
@@ -46,6 +47,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ] = None
     group_size: Annotated[int, about("responses for each prompt")] = 8
 
+    engine: Annotated[EngineName, about("what generates: local, or vllm where it is installed")] = (
+        "local"
+    )
+    allow_untried_vllm: Annotated[
+        bool, about("go on with a vLLM release that Seer was not tried with")
+    ] = False
     model: Annotated[
         str | None,
         about("model directory in Hugging Face format (default: SmolLM2-135M-Instruct)"),
