@@ -119,6 +119,8 @@ class Tier(enum.StrEnum):
 
     HOST = "host"
     DISK = "disk"
+    REMOTE = "remote"
+    """A store beyond this machine, where blocks are found by their keys: slots only count them."""
 
 
 class PoolEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,10 +137,12 @@ class PoolEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExportKV(msgspec.Struct, frozen=True, kw_only=True, tag="export"):
-    """Copy a KV object that an instance holds into host slots of the pool; it stays there too."""
+    """Copy a KV object that an instance holds into slots of the pool; it stays there too."""
 
     key: KVKey
     slots: tuple[int, ...]
+    tier: Tier = Tier.HOST
+    """HOST, or REMOTE in a pool without host slots."""
 
 
 class DropKV(msgspec.Struct, frozen=True, kw_only=True, tag="drop"):
@@ -275,8 +279,17 @@ class EngineInfo(msgspec.Struct, frozen=True, kw_only=True):
         return self.block_size * self.num_blocks
 
 
+class RemoteAddress(msgspec.Struct, frozen=True, kw_only=True):
+    """How a process reaches the pool's remote tier."""
+
+    master: str
+    """`host:port` of a Mooncake master."""
+    namespace: str
+    """Begins the name of every object of this pool: other pools in the store are not met."""
+
+
 class PoolAddress(msgspec.Struct, frozen=True, kw_only=True):
-    """How a process reaches the pool's tiers on this machine."""
+    """How a process reaches the pool's tiers."""
 
     host_path: str
     """File in shared memory: `num_host_slots` slots."""
@@ -286,6 +299,9 @@ class PoolAddress(msgspec.Struct, frozen=True, kw_only=True):
     num_disk_slots: int
     payload_bytes: int
     """KV bytes a slot holds; each slot has a header besides (`kvpool/slots.py`)."""
+    remote: RemoteAddress | None = None
+    num_remote_slots: int = 0
+    """Blocks that the pool may keep in the remote tier (0 without one)."""
 
 
 class GroupSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -59,6 +59,7 @@ def scenarios(
         _group(group, size, draw(PROMPT), draw(LIMIT), lengths) for group, size in enumerate(sizes)
     ]
     host, disk = draw(st.sampled_from(pools))
+    remote = draw(st.sampled_from([0, 0, 5, 1000]))
     num_instances = draw(st.integers(1, 3))
     return Scenario(
         config=ControllerConfig(
@@ -70,6 +71,7 @@ def scenarios(
             ),
             num_host_slots=host,
             num_disk_slots=disk,
+            num_remote_slots=remote,
         ),
         info=make_info(
             draw(st.integers(MOST_BLOCKS, 3 * MOST_BLOCKS)),

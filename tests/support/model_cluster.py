@@ -42,7 +42,7 @@ from seer.types import (
     Tier,
 )
 from support.model_instance import ModelChunk, ModelInstance
-from support.model_pool import ModelPool, Place
+from support.model_pool import ModelPool, Place, spill_target
 from support.scenario import Outcome, Scenario
 
 LOAD = InstanceLoad(free_kv_tokens=0, num_running=0, num_waiting=0)
@@ -111,7 +111,11 @@ class _Cluster:
             assert not instance.own, "KV outlives its request"
         config = self._scenario.config
         free = self._controller._kv._pool.num_free
-        assert free == {Tier.HOST: config.num_host_slots, Tier.DISK: config.num_disk_slots}
+        assert free == {
+            Tier.HOST: config.num_host_slots,
+            Tier.DISK: config.num_disk_slots,
+            Tier.REMOTE: config.num_remote_slots,
+        }
 
     def _submit(self, groups: tuple[GroupSpec, ...]) -> None:
         self._submitted |= {group.group_id for group in groups}
@@ -260,8 +264,7 @@ class _Cluster:
                 is_ok = self._random.random() >= self._scenario.faults.failed_copy
                 self._pool.spill(action, is_ok=is_ok)
                 event = KVSpilled(key=action.key, ok=is_ok, num_bytes=64)
-                places = [(Tier.DISK, slot) for slot in action.disk_slots]
-                self._reports.append(_Report(event, places))
+                self._reports.append(_Report(event, spill_target(action)))
             case DropObject():
                 self._instances[action.instance_id].drop(action.key)
             case FinishRequest():
@@ -297,7 +300,7 @@ class _Cluster:
         self._pool.export(action, num_tokens, is_ok=is_ok)
         self.outcome.num_exports += 1
         event = KVExported(instance_id=action.instance_id, key=action.key, ok=is_ok, num_bytes=64)
-        self._reports.append(_Report(event, [(Tier.HOST, slot) for slot in action.slots]))
+        self._reports.append(_Report(event, [(action.tier, slot) for slot in action.slots]))
 
     def _finish_group(self, group_id: int) -> None:
         size = self._specs[group_id].group_size

@@ -17,20 +17,20 @@ class ModelPool:
     busy: dict[Place, int] = field(default_factory=dict)
 
     def export(self, action: ExportObject, num_tokens: int, *, is_ok: bool) -> None:
-        """Write an object to host slots; a failed export leaves rubbish."""
-        places = [(Tier.HOST, slot) for slot in action.slots]
+        """Write an object to its slots; a failed export leaves rubbish."""
+        places = [(action.tier, slot) for slot in action.slots]
         self._overwrite(places)
         if is_ok:
             self.contents.update(dict.fromkeys(places, (action.key, num_tokens)))
         self.hold(places)
 
     def spill(self, action: SpillObject, *, is_ok: bool) -> None:
-        """Copy host slots to disk slots; the host slots are free for others at once."""
-        assert not any(self.busy.get((Tier.HOST, slot)) for slot in action.host_slots)
-        source = [self.contents.pop((Tier.HOST, slot), None) for slot in action.host_slots]
-        places = [(Tier.DISK, slot) for slot in action.disk_slots]
+        """Copy slots to a lower tier; the old slots are free for others at once."""
+        source, places = spill_source(action), spill_target(action)
+        assert not any(self.busy.get(place) for place in source)
+        contents = [self.contents.pop(place, None) for place in source]
         self._overwrite(places)
-        for place, content in zip(places, source, strict=True):
+        for place, content in zip(places, contents, strict=True):
             if is_ok and content is not None:
                 self.contents[place] = content
         self.hold(places)
@@ -55,3 +55,24 @@ class ModelPool:
         for place in places:
             assert not self.busy.get(place), f"{place} is in use"
             self.contents.pop(place, None)
+
+
+def spill_source(spill: SpillObject) -> list[Place]:
+    """Slots that a spill reads."""
+    return _spill_steps(spill)[0]
+
+
+def spill_target(spill: SpillObject) -> list[Place]:
+    """Slots that a spill writes."""
+    return _spill_steps(spill)[1]
+
+
+def _spill_steps(spill: SpillObject) -> list[list[Place]]:
+    slots = {
+        Tier.HOST: spill.host_slots,
+        Tier.DISK: spill.disk_slots,
+        Tier.REMOTE: spill.remote_slots,
+    }
+    steps = [[(tier, slot) for slot in named] for tier, named in slots.items() if named]
+    assert len(steps) == 2
+    return steps

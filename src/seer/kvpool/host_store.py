@@ -14,9 +14,12 @@ from seer.kvpool.slots import (
     HEADER_BYTES,
     INVALID_HEADER,
     SlotLayout,
+    SlotState,
     is_intact,
     names,
     pack_header,
+    pack_reservation,
+    slot_state,
 )
 
 _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - files there are made by mkstemp
@@ -56,6 +59,16 @@ class HostStore:
         self._bytes[start:header_end] = INVALID_HEADER
         self._bytes[header_end : header_end + payload.nbytes] = payload.cast("B")
         self._bytes[start:header_end] = pack_header(key, num_tokens, payload)
+
+    def state(self, slot: int) -> SlotState:
+        """What a slot's header says. Raises IndexError for a slot outside the file."""
+        start = self._layout.offset(slot)
+        return slot_state(bytes(self._bytes[start : start + HEADER_BYTES]))
+
+    def reserve(self, slot: int, key: bytes, stamp: int) -> None:
+        """Say that the slot will be written. Raises IndexError for a slot outside the file."""
+        start = self._layout.offset(slot)
+        self._bytes[start : start + HEADER_BYTES] = pack_reservation(key, stamp)
 
     def read(self, slot: int, key: bytes, out: memoryview) -> bool:
         """Copy a slot's payload into `out` if it holds exactly that many bytes under `key`."""

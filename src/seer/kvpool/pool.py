@@ -6,6 +6,7 @@ re-prefill, never a wrong token.
 """
 
 import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -14,8 +15,11 @@ import msgspec
 from seer.errors import InvalidInput
 from seer.kvpool.disk_store import DiskFile, DiskStore
 from seer.kvpool.host_store import HostFile, HostStore
+from seer.kvpool.mooncake.address import new_address, parse_address
+from seer.kvpool.mooncake.spills import RemoteSpills
+from seer.kvpool.mooncake.tier import MooncakeTier
 from seer.kvpool.slots import SlotLayout, slot_bytes
-from seer.types import PoolAddress, Tier
+from seer.types import PoolAddress, RemoteAddress, Tier
 
 
 class PoolConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -27,11 +31,17 @@ class PoolConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Limit of the disk tier, likewise; taken as blocks are spilled. 0: no disk tier."""
     disk_dir: str | None = None
     """Where the disk tier's file is made; None: the system's temporary directory."""
+    remote: str | None = None
+    """A store beyond the other two, `mooncake://host:port`; None: none."""
+    remote_bytes: int = 64 * 2**30
+    """Most that is kept there, likewise. Where host_bytes is 0 all KV goes there at once."""
 
     def __post_init__(self) -> None:
-        for field in ("host_bytes", "disk_bytes"):
+        for field in ("host_bytes", "disk_bytes", "remote_bytes"):
             if getattr(self, field) < 0:
                 raise InvalidInput(field, getattr(self, field), "allowed: an integer >= 0")
+        if self.remote is not None:
+            parse_address(self.remote)
         if self.disk_dir is not None and not Path(self.disk_dir).is_dir():
             raise InvalidInput("disk_dir", self.disk_dir, "allowed: an existing directory")
 
@@ -44,17 +54,30 @@ class Spilled(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PoolOwner:
-    """Makes the pool's files, spills from host to disk, and removes the files."""
+    """Makes the pool's files, spills from tier to tier, and removes the files."""
 
-    def __init__(self, address: PoolAddress, host: HostFile | None, disk: DiskFile | None) -> None:
+    def __init__(
+        self,
+        address: PoolAddress,
+        host: HostFile | None,
+        disk: DiskFile | None,
+        remote: MooncakeTier | None = None,
+    ) -> None:
+        """Takes the files over; see `create`. Raises InvalidInput when the store is silent."""
         self.address = address
         self._host = host
         self._disk = disk
         self._slots = _map_host(address)
+        self._remote = (
+            RemoteSpills(remote, self._slots, disk, address) if remote is not None else None
+        )
 
     @classmethod
     def create(cls, config: PoolConfig, payload_bytes: int) -> Self:
-        """Make a pool for blocks of `payload_bytes`. Raises InvalidInput when there is no room."""
+        """Make a pool for blocks of `payload_bytes`.
+
+        Raises InvalidInput when there is no room, or when the remote store cannot be used.
+        """
         host_layout = _layout(config.host_bytes, payload_bytes)
         disk_layout = _layout(config.disk_bytes, payload_bytes)
         host = _make_host(config, host_layout)
@@ -70,14 +93,31 @@ class PoolOwner:
             disk_path=disk.path if disk is not None else "",
             num_disk_slots=disk_layout.num_slots,
             payload_bytes=payload_bytes,
+            remote=_remote_address(config),
+            num_remote_slots=_num_remote_slots(config, payload_bytes),
         )
-        return cls(address, host, disk)
+        owner = cls(address, host, disk, _open_remote(address))
+        try:
+            owner.check()
+        except InvalidInput:
+            owner.close()
+            raise
+        return owner
+
+    def check(self) -> None:
+        """Raise InvalidInput unless the remote store, where there is one, can be used."""
+        if self._remote is not None:
+            self._remote.check()
 
     def spill(self, host_slots: tuple[int, ...], disk_slots: tuple[int, ...]) -> Spilled:
-        """Copy host slots to disk slots, pairwise.
+        """Copy host slots to disk slots, pairwise; to the remote store where only one is given.
 
-        Not ok when a host slot is corrupt, or the disk is absent, full or failing.
+        Not ok when a slot is corrupt, or the target is absent, full or failing.
         """
+        if not (host_slots and disk_slots):
+            is_ok = self._remote is not None and self._remote.spill(host_slots, disk_slots)
+            num_slots = len(host_slots) + len(disk_slots)
+            return Spilled(ok=is_ok, num_bytes=is_ok * num_slots * self.address.payload_bytes)
         if self._slots is None or self._disk is None:
             return Spilled(ok=False)
         num_bytes = 0
@@ -95,6 +135,9 @@ class PoolOwner:
 
     def close(self) -> None:
         """Remove the files; engines that are attached keep what they see. Idempotent."""
+        if self._remote is not None:
+            self._remote.close()
+            self._remote = None
         if self._slots is not None:
             self._slots.close()
         for file in (self._host, self._disk):
@@ -106,18 +149,59 @@ class PoolOwner:
 class PoolClient:
     """An engine's side of the pool."""
 
-    def __init__(self, host: HostStore | None, disk: DiskStore | None) -> None:
+    def __init__(
+        self,
+        payload_bytes: int,
+        host: HostStore | None,
+        disk: DiskStore | None,
+        remote: MooncakeTier | None = None,
+    ) -> None:
+        self._payload_bytes = payload_bytes
         self._host = host
         self._disk = disk
+        self._remote = remote
 
     @classmethod
     def open(cls, address: PoolAddress) -> Self:
-        """Attach to a pool on this machine. Raises OSError when its files are not there."""
-        host = _map_host(address)
+        """Attach to a pool. Raises OSError when its files are not there.
+
+        The remote store is connected to with its first use.
+        """
+        host, remote = _map_host(address), _open_remote(address)
         if not address.num_disk_slots:
-            return cls(host, None)
+            return cls(address.payload_bytes, host, None, remote)
         layout = SlotLayout(payload_bytes=address.payload_bytes, num_slots=address.num_disk_slots)
-        return cls(host, DiskStore(address.disk_path, layout))
+        disk = DiskStore(address.disk_path, layout)
+        return cls(address.payload_bytes, host, disk, remote)
+
+    def write_blocks(
+        self,
+        tier: Tier,
+        slots: Sequence[int],
+        keys: Sequence[bytes],
+        num_tokens: int,
+        payloads: Iterator[bytes | memoryview],
+    ) -> bool:
+        """Write an object's blocks; False when the remote store did not take them.
+
+        Raises IndexError for a host slot that does not exist.
+        """
+        if tier is Tier.REMOTE:
+            return self._remote is not None and self._remote.put(keys, num_tokens, payloads)
+        for slot, key, payload in zip(slots, keys, payloads, strict=True):
+            self.write_block(slot, key, num_tokens, memoryview(payload))
+        return True
+
+    def read_blocks(
+        self, tier: Tier, slots: Sequence[int], keys: Sequence[bytes]
+    ) -> Iterator[memoryview]:
+        """Payloads of an object's blocks up to the first that is missing, foreign or corrupt.
+
+        Each is valid until the next is asked for.
+        """
+        if tier is Tier.REMOTE:
+            return self._remote.get(keys) if self._remote is not None else iter(())
+        return self._read_slots(tier, slots, keys)
 
     def write_block(self, slot: int, key: bytes, num_tokens: int, payload: memoryview) -> None:
         """Write one block to a host slot. Raises IndexError for a slot that does not exist.
@@ -135,10 +219,19 @@ class PoolClient:
 
     def close(self) -> None:
         """Detach. Idempotent."""
-        for store in (self._host, self._disk):
+        for store in (self._host, self._disk, self._remote):
             if store is not None:
                 store.close()
-        self._host = self._disk = None
+        self._host = self._disk = self._remote = None
+
+    def _read_slots(
+        self, tier: Tier, slots: Sequence[int], keys: Sequence[bytes]
+    ) -> Iterator[memoryview]:
+        payload = memoryview(bytearray(self._payload_bytes))
+        for slot, key in zip(slots, keys, strict=True):
+            if not self.read_block(tier, slot, key, payload):
+                return
+            yield payload
 
 
 def _layout(limit_bytes: int, payload_bytes: int) -> SlotLayout:
@@ -152,6 +245,18 @@ def _map_host(address: PoolAddress) -> HostStore | None:
         return None
     layout = SlotLayout(payload_bytes=address.payload_bytes, num_slots=address.num_host_slots)
     return HostStore(address.host_path, layout)
+
+
+def _remote_address(config: PoolConfig) -> RemoteAddress | None:
+    return new_address(config.remote) if config.remote is not None else None
+
+
+def _num_remote_slots(config: PoolConfig, payload_bytes: int) -> int:
+    return config.remote_bytes // slot_bytes(payload_bytes) if config.remote is not None else 0
+
+
+def _open_remote(address: PoolAddress) -> MooncakeTier | None:
+    return MooncakeTier(address.remote, address.payload_bytes) if address.remote else None
 
 
 def _make_host(config: PoolConfig, layout: SlotLayout) -> HostFile | None:

@@ -1,14 +1,15 @@
 """Which slot of the pool holds what.
 
-Owns the slots of both tiers and the entries in them. An entry is pinned while somebody writes or
+Owns the slots of all tiers and the entries in them. An entry is pinned while somebody writes or
 reads it (an export or a spill that is pending, a chunk that loads it); a pinned entry is never
 evicted, and its slots are given back only after the last pin. Invariant: every slot is free or
 belongs to exactly one entry.
 
 Eviction order, when an export finds no free host slots: the least recently used entry first, from
-the host tier to the disk tier; there it displaces the least recently used of the disk tier, which
-is dropped; what the disk tier cannot take is dropped at once. An entry is used when it is written
-and when a chunk that loads it ends. # Paper silent: Mooncake's own eviction is not described.
+the host tier to the disk tier, where it displaces the least recently used, which goes on to the
+remote tier, or is dropped without one. A tier that cannot take an entry is passed over. Exports go
+to the remote tier directly where there is no host tier. An entry is used when it is written and
+when a chunk that loads it ends. # Paper silent: Mooncake's own eviction is not described.
 """
 
 from collections import OrderedDict
@@ -31,16 +32,18 @@ class PoolRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spill:
-    """A copy from host to disk that the ledger counts on."""
+    """A copy to a lower tier that the ledger counts on."""
 
     key: KVKey
-    host_slots: tuple[int, ...]
-    disk_slots: tuple[int, ...]
+    host_slots: tuple[int, ...] = ()
+    disk_slots: tuple[int, ...] = ()
+    remote_slots: tuple[int, ...] = ()
+    """Two of the three are given: source and target, in this order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reserved:
-    """Host slots for an export, and the spills that must come before it."""
+    """Slots for an export, and the spills that must come before it, in order."""
 
     record: PoolRecord
     spills: tuple[Spill, ...]
@@ -49,8 +52,13 @@ class Reserved:
 class PoolLedger:
     """Slots and entries of the pool."""
 
-    def __init__(self, num_host_slots: int, num_disk_slots: int) -> None:
-        self._tiers = {Tier.HOST: _Slots(num_host_slots), Tier.DISK: _Slots(num_disk_slots)}
+    def __init__(self, num_host_slots: int, num_disk_slots: int, num_remote_slots: int = 0) -> None:
+        self._tiers = {
+            Tier.HOST: _Slots(num_host_slots),
+            Tier.DISK: _Slots(num_disk_slots),
+            Tier.REMOTE: _Slots(num_remote_slots),
+        }
+        self._export_tier = Tier.HOST if num_host_slots or not num_remote_slots else Tier.REMOTE
         self._records: dict[KVKey, PoolRecord] = {}
         self._spilling: dict[KVKey, PoolRecord] = {}
 
@@ -64,23 +72,17 @@ class PoolLedger:
         return self._records.get(key)
 
     def reserve(self, key: KVKey, num_slots: int, num_tokens: int) -> Reserved | None:
-        """Take host slots for an export of an object that the pool does not hold.
+        """Take slots for an export of an object that the pool does not hold.
 
         The new entry is pinned until `unpin`. None, with nothing changed, when entries in use leave
         too few slots.
         """
         assert key not in self._records, "exported twice"  # noqa: S101 - the caller asked `find`
-        host = self._tiers[Tier.HOST]
-        if num_slots > host.num_free + host.num_evictable:
+        spills: list[Spill] = []
+        if not self._make_room(self._export_tier, num_slots, spills):
             return None
-        spills = []
-        while host.num_free < num_slots:
-            spill = self._evict_from_host()
-            if spill is not None:
-                spills.append(spill)
-        entry = PoolEntry(
-            key=key, tier=Tier.HOST, slots=host.take(num_slots), num_tokens=num_tokens
-        )
+        slots = self._tiers[self._export_tier].take(num_slots)
+        entry = PoolEntry(key=key, tier=self._export_tier, slots=slots, num_tokens=num_tokens)
         record = PoolRecord(entry, num_pins=1)
         self._records[key] = record
         return Reserved(record=record, spills=tuple(spills))
@@ -132,27 +134,51 @@ class PoolLedger:
             assert tier.num_evictable == idle, "evictable slots differ"  # noqa: S101
         assert not any(r.is_removed for r in self._records.values())  # noqa: S101
 
-    def _evict_from_host(self) -> Spill | None:
-        """Free the slots of the host tier's oldest entry; the spill that saves it, if any."""
-        record = self._tiers[Tier.HOST].oldest()
-        key, host_slots = record.entry.key, record.entry.slots
-        if key in self._spilling or not self._make_disk_room(len(host_slots)):
-            self.remove(record)
-            return None
-        self.pin(record)
-        disk_slots = self._tiers[Tier.DISK].take(len(host_slots))
-        self._tiers[Tier.HOST].give(host_slots)
-        record.entry = replace(record.entry, tier=Tier.DISK, slots=disk_slots)
-        self._spilling[key] = record
-        return Spill(key=key, host_slots=host_slots, disk_slots=disk_slots)
+    def _make_room(self, tier: Tier, num_slots: int, spills: list[Spill]) -> bool:
+        """Free slots of a tier; False, with nothing changed, when entries in use leave too few.
 
-    def _make_disk_room(self, num_slots: int) -> bool:
-        disk = self._tiers[Tier.DISK]
-        if num_slots > disk.num_free + disk.num_evictable:
+        Adds the copies that save what leaves it to `spills`, each before those that rely on it.
+        """
+        slots = self._tiers[tier]
+        if num_slots > slots.num_free + slots.num_evictable:
             return False
-        while disk.num_free < num_slots:
-            self.remove(disk.oldest())
+        while slots.num_free < num_slots:
+            self._evict(slots.oldest(), spills)
         return True
+
+    def _evict(self, record: PoolRecord, spills: list[Spill]) -> None:
+        """Free an entry's slots: it goes to the next lower tier that takes it, or is dropped."""
+        entry = record.entry
+        num_slots = len(entry.slots)
+        is_spilling = entry.key in self._spilling  # for an earlier object of the same key
+        target = None if is_spilling else self._lower_tier(entry.tier, num_slots, spills)
+        if target is None:
+            self.remove(record)
+            return
+        self.pin(record)
+        slots = self._tiers[target].take(num_slots)
+        self._tiers[entry.tier].give(entry.slots)
+        record.entry = replace(entry, tier=target, slots=slots)
+        self._spilling[entry.key] = record
+        spills.append(_spill(entry, record.entry))
+
+    def _lower_tier(self, tier: Tier, num_slots: int, spills: list[Spill]) -> Tier | None:
+        """The first lower tier that has room, or made it."""
+        lower = _ORDER[_ORDER.index(tier) + 1 :]
+        return next((t for t in lower if self._make_room(t, num_slots, spills)), None)
+
+
+_ORDER = (Tier.HOST, Tier.DISK, Tier.REMOTE)
+
+
+def _spill(source: PoolEntry, target: PoolEntry) -> Spill:
+    slots = {source.tier: source.slots, target.tier: target.slots}
+    return Spill(
+        key=source.key,
+        host_slots=slots.get(Tier.HOST, ()),
+        disk_slots=slots.get(Tier.DISK, ()),
+        remote_slots=slots.get(Tier.REMOTE, ()),
+    )
 
 
 class _Slots:
@@ -160,17 +186,23 @@ class _Slots:
 
     def __init__(self, num_slots: int) -> None:
         self._num_slots = num_slots
-        self._free = list(range(num_slots - 1, -1, -1))
+        self._free: list[int] = []
+        """Slots that were given back."""
+        self._num_touched = 0
+        """Slots from this one on were never taken."""
         self._idle: OrderedDict[KVKey, PoolRecord] = OrderedDict()
         self.num_evictable = 0
         """Slots of the entries that may be evicted."""
 
     @property
     def num_free(self) -> int:
-        return len(self._free)
+        return len(self._free) + self._num_slots - self._num_touched
 
     def take(self, count: int) -> tuple[int, ...]:
-        return tuple(self._free.pop() for _ in range(count))
+        again = tuple(self._free.pop() for _ in range(min(count, len(self._free))))
+        first = self._num_touched
+        self._num_touched += count - len(again)
+        return again + tuple(range(first, self._num_touched))
 
     def give(self, slots: tuple[int, ...]) -> None:
         self._free.extend(reversed(slots))

@@ -8,10 +8,12 @@ header names key, length and a CRC-32 of both and of the payload. All fields are
 import struct
 import zlib
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from seer.kvpool.keys import KEY_BYTES
 
 MAGIC = b"SEERKV01"
+_RESERVED = b"SEERKVWR"
 HEADER_BYTES = 64
 ALIGNMENT = 64
 """Slots start at multiples of this many bytes."""
@@ -65,6 +67,32 @@ def names(header: bytes, key: bytes, payload_bytes: int) -> bool:
     """Whether a header says that its slot holds `payload_bytes` bytes under `key`."""
     magic, held_key, _, length = _FIELDS.unpack_from(header)
     return bool(magic == MAGIC and held_key == key and length == payload_bytes)
+
+
+def key_of(header: bytes) -> bytes:
+    """The key of a header that is known to be intact."""
+    return bytes(_FIELDS.unpack_from(header)[1])
+
+
+def pack_reservation(key: bytes, stamp: int) -> bytes:
+    """Header of a slot that somebody is about to write `key` to, since `stamp`."""
+    return _FIELDS.pack(_RESERVED, key, stamp, 0).ljust(HEADER_BYTES, b"\0")
+
+
+class SlotState(NamedTuple):
+    """What a header says, unchecked."""
+
+    key: bytes
+    stamp: int
+    """What `pack_header` was given as `num_tokens`."""
+    is_written: bool
+    is_reserved: bool
+
+
+def slot_state(header: bytes) -> SlotState:
+    """Read a header."""
+    magic, key, stamp, _ = _FIELDS.unpack_from(header)
+    return SlotState(key, stamp, is_written=magic == MAGIC, is_reserved=magic == _RESERVED)
 
 
 def is_intact(header: bytes, payload: memoryview) -> bool:

@@ -224,7 +224,8 @@ class Driver:
     ) -> None:
         ok, num_bytes = False, 0
         try:
-            moved = await engine.move_kv(ExportKV(key=action.key, slots=action.slots, tier=action.tier))
+            export = ExportKV(key=action.key, slots=action.slots, tier=action.tier)
+            moved = await engine.move_kv(export)
             ok, num_bytes = moved.ok, moved.num_bytes
         except InstanceLost:
             await self._lost(placed, engine)

@@ -43,6 +43,41 @@ def test_the_least_recently_used_entry_is_dropped_when_there_is_no_disk() -> Non
     assert b.is_removed
 
 
+def test_a_full_disk_tier_spills_to_the_remote_tier_first() -> None:
+    """Its slots are free for what the host tier spills in turn."""
+    pool = PoolLedger(2, 2, 9)
+    a, b = _put(pool, A, 2), _put(pool, B, 2)
+    reserved = pool.reserve(C, 1, 10)
+    assert reserved is not None
+    assert reserved.spills == (
+        Spill(key=A, disk_slots=(0, 1), remote_slots=(0, 1)),
+        Spill(key=B, host_slots=(0, 1), disk_slots=(0, 1)),
+    )
+    assert (a.entry.tier, b.entry.tier) == (Tier.REMOTE, Tier.DISK)
+    for spill in reserved.spills:
+        pool.end_spill(spill.key, is_ok=spill.key != A)
+    assert pool.find(A) is None
+    pool.check_integrity()
+
+
+def test_a_tier_that_is_too_small_is_passed_over() -> None:
+    """Three blocks do not fit the disk: they go from host memory to the remote tier."""
+    pool = PoolLedger(3, 2, 9)
+    _put(pool, A, 3)
+    reserved = pool.reserve(B, 1, 10)
+    assert reserved is not None
+    assert reserved.spills == (Spill(key=A, host_slots=(0, 1, 2), remote_slots=(0, 1, 2)),)
+
+
+def test_without_a_host_tier_exports_go_to_the_remote_tier() -> None:
+    """There the least recently used entry makes room, and is dropped."""
+    pool = PoolLedger(0, 0, 2)
+    assert _put(pool, A, 2).entry.tier is Tier.REMOTE
+    assert _put(pool, B, 1).entry.tier is Tier.REMOTE
+    assert pool.find(A) is None
+    assert pool.reserve(C, 3, 10) is None
+
+
 def test_the_host_tier_spills_to_the_disk_tier() -> None:
     """The host slots are free at once, the entry is pinned until the spill is reported."""
     pool = PoolLedger(2, 2)
@@ -155,7 +190,7 @@ def test_every_slot_is_free_or_held_once_after_any_operations(
     steps: list[tuple[int, int, int]],
 ) -> None:
     """Once everything is removed and let go, all slots are free."""
-    pool = PoolLedger(7, 5)
+    pool = PoolLedger(7, 5, 6)
     pinned: list[PoolRecord] = []
     for operation, member, count in steps:
         record = pool.find(KVKey(0, member))
@@ -179,4 +214,4 @@ def test_every_slot_is_free_or_held_once_after_any_operations(
         record = pool.find(KVKey(0, member))
         if record is not None:
             pool.remove(record)
-    assert pool.num_free == {Tier.HOST: 7, Tier.DISK: 5}
+    assert pool.num_free == {Tier.HOST: 7, Tier.DISK: 5, Tier.REMOTE: 6}

@@ -11,7 +11,7 @@ from seer.engines.serving.kv_objects import PromptKV, RequestKV
 from seer.engines.serving.step_model import BlockMemory
 from seer.kvpool.keys import chain_keys
 from seer.kvpool.pool import PoolClient
-from seer.types import KVMoved, PoolEntry
+from seer.types import KVMoved, PoolEntry, Tier
 
 
 class PoolIO:
@@ -26,18 +26,18 @@ class PoolIO:
         self._salt = salt
         self._block_bytes = len(memory.read_block(0))
 
-    def export_prompt(self, prompt: PromptKV, slots: Sequence[int]) -> KVMoved:
+    def export_prompt(self, prompt: PromptKV, tier: Tier, slots: Sequence[int]) -> KVMoved:
         """Write a filled prompt to `slots`."""
         if not prompt.is_filled or len(slots) != len(prompt.blocks):
             return KVMoved(key=prompt.key, ok=False)
-        return self._export(prompt, prompt.token_ids, prompt.blocks, slots)
+        return self._export(prompt, prompt.token_ids, prompt.blocks, tier, slots)
 
-    def export_request(self, kv: RequestKV, slots: Sequence[int]) -> KVMoved:
+    def export_request(self, kv: RequestKV, tier: Tier, slots: Sequence[int]) -> KVMoved:
         """Write a request's own blocks to `slots`."""
         tokens = kv.token_ids[: kv.filled]
         if kv.filled < kv.prompt.num_tokens or len(slots) != self._own_blocks(kv):
             return KVMoved(key=kv.key, ok=False)
-        return self._export(kv, tokens, kv.blocks[: len(slots)], slots)
+        return self._export(kv, tokens, kv.blocks[: len(slots)], tier, slots)
 
     def load_prompt(self, prompt: PromptKV, entry: PoolEntry, costs: Costs) -> None:
         """Fill a prompt from the pool as far as its slots hold what is expected."""
@@ -58,11 +58,13 @@ class PoolIO:
         owner: PromptKV | RequestKV,
         tokens: Sequence[int],
         blocks: Sequence[int],
+        tier: Tier,
         slots: Sequence[int],
     ) -> KVMoved:
         keys = chain_keys(tokens, self._block_tokens, self._salt)[-len(blocks) :] if blocks else []
-        for block, slot, key in zip(blocks, slots, keys, strict=True):
-            self._pool.write_block(slot, key, len(tokens), self._memory.read_block(block))
+        payloads = (self._memory.read_block(block) for block in blocks)
+        if not self._pool.write_blocks(tier, slots, keys, len(tokens), payloads):
+            return KVMoved(key=owner.key, ok=False)
         return KVMoved(
             key=owner.key,
             ok=True,
@@ -80,15 +82,16 @@ class PoolIO:
     ) -> int:
         """Read slots into `blocks`, stopping at the first bad one; returns tokens covered."""
         keys = chain_keys(tokens, self._block_tokens, self._salt)[first_block:]
-        payload = memoryview(bytearray(self._block_bytes))
+        wanted = list(zip(entry.slots, blocks, keys, strict=False))
+        slots, keys = [slot for slot, _, _ in wanted], [key for _, _, key in wanted]
         filled = first_block * self._block_tokens
-        for slot, block, key in zip(entry.slots, blocks, keys, strict=False):
-            if not self._pool.read_block(entry.tier, slot, key, payload):
-                costs.num_load_failures += 1
-                break
-            self._memory.write_block(block, payload)
+        num_read = 0
+        for payload in self._pool.read_blocks(entry.tier, slots, keys):
+            self._memory.write_block(wanted[num_read][1], payload)
+            num_read += 1
             costs.num_loaded_bytes += self._block_bytes
             filled = min(len(tokens), filled + self._block_tokens)
+        costs.num_load_failures += num_read < len(wanted)
         return filled
 
     def _own_blocks(self, kv: RequestKV) -> int:

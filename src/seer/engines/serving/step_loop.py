@@ -104,11 +104,11 @@ class StepLoop:
             prompt = self._objects.prompt(move.key.group)
             if prompt is None:
                 return failed
-            return self._io.export_prompt(prompt, move.slots)
+            return self._io.export_prompt(prompt, move.tier, move.slots)
         kv = self._objects.request(RequestId(move.key.group, move.key.member))
         if kv is None or kv.is_running:
             return failed
-        return self._io.export_request(kv, move.slots)
+        return self._io.export_request(kv, move.tier, move.slots)
 
     def update(self, update: WeightUpdate) -> None:
         """Replace the weights and drop all KV. Raises EngineFailure when chunks are in flight."""
