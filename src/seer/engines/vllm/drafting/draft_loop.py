@@ -40,6 +40,14 @@ class Batch:
     token_ids: NDArray[np.int32]
     """(rows or more, at least as wide as the longest)"""
 
+    def tokens_since(self, row: int, length: int) -> Sequence[int]:
+        """A row's tokens after its first `length`."""
+        sampled = self.sampled[row]
+        if length + len(sampled) == self.lengths[row]:
+            return sampled
+        tokens: list[int] = self.token_ids[row, length : self.lengths[row]].tolist()
+        return tokens
+
 
 @dataclass(slots=True)
 class _Followed:
@@ -119,8 +127,7 @@ class DraftLoop:
         if followed is None:
             return name not in self._refused and self._begin(name, length, arrival(row))
         if length > followed.length:
-            new = batch.token_ids[row, followed.length : length].tolist()
-            self._drafter.extend(followed.request_id, new)
+            self._drafter.extend(followed.request_id, batch.tokens_since(row, followed.length))
             followed.length = length
         return True
 
