@@ -13,14 +13,23 @@ from trl import GRPOConfig, GRPOTrainer
 
 from seer.trainers.training.config import TrainConfig
 from seer.trainers.training.items import Item
+from seer.trainers.training.micro_batches import MicroBatch, by_length
 
 
-class LoggingTrainer(GRPOTrainer):  # type: ignore[misc]  # TRL is not typed
-    """GRPOTrainer whose log event of a step carries our figures too."""
+class SeerTrainer(GRPOTrainer):  # type: ignore[misc]  # TRL is not typed
+    """GRPOTrainer with little padding, whose log event of a step carries our figures too."""
 
     def __init__(self, *, figures: Callable[[], dict[str, float]], **given: Any) -> None:
         self._seer_figures = figures
+        self._seer_batches: list[MicroBatch] | None = None
         super().__init__(**given)
+
+    def _prepare_inputs(self, generation_batch: Any) -> MicroBatch:
+        """As the base class, but that a new rollout's responses are dealt by their length."""
+        super()._prepare_inputs(generation_batch)
+        if self._buffered_inputs is not self._seer_batches:
+            self._seer_batches = self._buffered_inputs = by_length(self._buffered_inputs)
+        return self._seer_batches[self._step % self.args.steps_per_generation]
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """As the base class, after adding to a step's logs."""
@@ -40,9 +49,9 @@ def make_trainer(
     callback: TrainerCallback,
     figures: Callable[[], dict[str, float]],
     first_step: int,
-) -> LoggingTrainer:
+) -> SeerTrainer:
     """Load the model and make the trainer. `schedule` has the items of every step, in order."""
-    trainer = LoggingTrainer(
+    trainer = SeerTrainer(
         figures=figures,
         # In float32 also for bfloat16, where autocast computes: a step of 1e-5 on a weight of 0.02
         # is less than a bfloat16 weight can show, and would be lost.

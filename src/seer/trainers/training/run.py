@@ -41,7 +41,7 @@ from seer.trainers.training.reward_pool import RewardPool
 from seer.trainers.training.rewards import RewardBook
 
 if TYPE_CHECKING:
-    from seer.trainers.training.grpo import LoggingTrainer
+    from seer.trainers.training.grpo import SeerTrainer
     from seer.trainers.training.hooks import RunCallback
 
 
@@ -142,7 +142,7 @@ def _reward_pool(run: _Prepared) -> RewardPool:
 
 def _set_up(
     run: _Prepared, pool: RewardPool, files: RunFiles, report: Report, stack: ExitStack
-) -> tuple["LoggingTrainer", "RunCallback"]:
+) -> tuple["SeerTrainer", "RunCallback"]:
     """Load the model and make the trainer, with the rollout that `stack` will close."""
     from seer.trainers.training.grpo import (  # noqa: PLC0415 - heavy, optional
         make_trainer,
@@ -184,7 +184,7 @@ def _set_up(
     return trainer, callback
 
 
-def _carry_out(run: _Prepared, trainer: "LoggingTrainer", callback: "RunCallback") -> None:
+def _carry_out(run: _Prepared, trainer: "SeerTrainer", callback: "RunCallback") -> None:
     """Train and save the model. Raises SeerError when something cannot be written."""
     try:
         trainer.train(resume_from_checkpoint=str(run.checkpoint.path) if run.checkpoint else None)

@@ -23,7 +23,7 @@ import torch
 from safetensors.torch import load_file
 
 from seer.trainers import trl
-from seer.trainers.training import hooks
+from seer.trainers.training import grpo, hooks
 from support.tiny_tokenizer import make_tiny_model_directory
 from unit.trainers.training.fakes import group
 
@@ -222,6 +222,20 @@ class TestWithoutRollout:
         settings = config(tmp_path, reward_function=f"{REWARDS}:not_a_number")
         with pytest.raises(InvalidInput, match=r"reward: got 'nan'.*item chain_sum-.* of step 1"):
             train(settings, model, Told())
+
+    def test_dealing_responses_by_length_changes_no_update(
+        self, tmp_path: Path, model: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The weights are those of TRL's own micro-batches, up to rounding."""
+        train(config(tmp_path / "by_length", micro_batch_size=2), model, Told())
+        monkeypatch.setattr(grpo, "by_length", lambda batches: batches)
+        train(config(tmp_path / "as_dealt", micro_batch_size=2), model, Told())
+        ours, trls = (
+            load_file(tmp_path / name / "model" / "model.safetensors")
+            for name in ("by_length", "as_dealt")
+        )
+        for name, tensor in ours.items():
+            torch.testing.assert_close(tensor, trls[name], rtol=1e-4, atol=1e-5)
 
     def test_logs_and_limits(self, tmp_path: Path, model: str) -> None:
         """TensorBoard's events, the samples asked for only, and a KL term."""
