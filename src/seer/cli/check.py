@@ -13,7 +13,7 @@ from seer.cli.interrupt import run_interruptible
 from seer.cli.messages import tell
 from seer.cli.model import model_dir
 from seer.cli.name_lists import names_by_commas
-from seer.engines.fidelity.arms import ARMS, CheckPlan
+from seer.engines.fidelity.arms import ARMS, PLAIN, CheckPlan
 from seer.engines.fidelity.check import PROMPTS, judge_all, sample_all
 from seer.engines.fidelity.report import CheckReport, NotFaithful
 from seer.engines.local.spec import LocalSpec
@@ -152,6 +152,10 @@ def _local_spec(settings: CheckSettings) -> LocalSpec:
 
 
 def _vllm_spec(settings: CheckSettings) -> VllmSpec:
+    if settings.device not in ("cpu", "cuda"):
+        raise InvalidInput("device", settings.device, "allowed with vllm: cpu, cuda")
+    if settings.min_p > 0 and set(settings.arm_names) != {PLAIN}:
+        raise InvalidInput("min_p", settings.min_p, "allowed with drafts in vLLM: 0")
     spec = VllmSpec(
         model=settings.model or "",
         dtype=settings.dtype,

@@ -156,7 +156,7 @@ class GroupStore:
 
     def _are_of_vocabulary(self, token_ids: NDArray[np.int32]) -> bool:
         if 0 < len(token_ids) <= _FEW_TOKENS:  # NumPy takes longer to start than to look at these
-            few = token_ids.tolist()
+            few: list[int] = token_ids.tolist()
             return min(few) >= 0 and max(few) < self._vocab_size
         least, most = token_ids.min(initial=0), token_ids.max(initial=0)
         return bool(least >= 0 and most < self._vocab_size)

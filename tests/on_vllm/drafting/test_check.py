@@ -13,6 +13,7 @@ from seer.engines.fidelity.report import ArmReport
 from seer.engines.process import ProcessSpec
 from seer.engines.vllm.spec import VllmSpec
 from seer.types import SamplingParams
+from support.tiny_models import make_tiny_model
 from support.tiny_tokenizer import make_tiny_model_directory
 
 PLAN = CheckPlan(
@@ -26,7 +27,10 @@ PROMPTS = ("abcabcabc", "to be or not to be")
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(make_tiny_model_directory(tmp_path_factory.mktemp("model")))
+    """With heads that are 32 wide, the least that vLLM's kernels take."""
+    directory = make_tiny_model_directory(tmp_path_factory.mktemp("model"))
+    make_tiny_model("qwen3", directory)
+    return str(directory)
 
 
 def check(spec: VllmSpec) -> ArmReport:

@@ -83,7 +83,8 @@ def _is_before(
 ) -> NDArray[np.bool_]:
     """Whether each token of the vocabulary comes before the row's own one."""
     ids = np.arange(scaled.shape[-1])
-    return (scaled > own) | ((scaled == own) & (ids < token_ids[:, None]))
+    is_before: NDArray[np.bool_] = (scaled > own) | ((scaled == own) & (ids < token_ids[:, None]))
+    return is_before
 
 
 def _cut(scaled: NDArray[np.float32], sampling: SamplingParams) -> NDArray[np.float32] | None:
