@@ -13,6 +13,7 @@ from seer.cli.engine_choice import choose_engine
 from seer.cli.journal import JournalHeader
 from seer.cli.prompts import PromptRow, read_prompts
 from seer.cli.settings import Settings
+from seer.cluster.ray_cluster import RayCluster
 from seer.costmodel.profile_file import read_profile
 from seer.drafting.config import DraftingConfig
 from seer.engines.local.spec import LocalSpec
@@ -22,7 +23,9 @@ from seer.errors import InvalidInput
 from seer.kvpool.pool import PoolConfig
 from seer.rollout.config import RolloutConfig
 from seer.rollout.controller_config import check_fits
+from seer.rollout.local_site import ThisMachine
 from seer.rollout.prompts import EncodedPrompt, PromptItem, encode_prompts
+from seer.rollout.site import SiteSpec
 from seer.scheduling.placement import PlacementConfig
 from seer.scheduling.policies import make_policy
 from seer.types import EngineInfo, GroupSpec, SamplingParams
@@ -64,6 +67,7 @@ class Job:
         settings = self.settings
         return RolloutConfig(
             engine=ProcessSpec(inner=self.spec),
+            site=_site(settings),
             num_instances=settings.instances,
             policy=policy,
             chunk_size=settings.chunk_size or None,
@@ -127,9 +131,28 @@ def _drafting(settings: Settings) -> DraftingConfig:
     )
 
 
+def _site(settings: Settings) -> SiteSpec:
+    """This machine, or the cluster that the settings name."""
+    if settings.cluster == "none":
+        return ThisMachine()
+    gpus = settings.instance_gpus
+    return RayCluster(
+        address=settings.ray_address,
+        instance_cpus=settings.instance_cpus,
+        instance_gpus=float(settings.device == "cuda") if gpus is None else gpus,
+        draft_servers=settings.draft_servers,
+        pool_nodes=settings.pool_nodes,
+        max_instances=settings.max_instances,
+    )
+
+
 def _placement(settings: Settings) -> PlacementConfig:
     return PlacementConfig(max_spread=settings.max_spread, pull_gap_tokens=settings.pull_gap_tokens)
 
 
 def _pool(settings: Settings) -> PoolConfig:
-    return PoolConfig(host_bytes=settings.pool_bytes, disk_bytes=settings.pool_disk_bytes)
+    return PoolConfig(
+        host_bytes=settings.pool_bytes,
+        disk_bytes=settings.pool_disk_bytes,
+        remote=settings.pool,
+    )

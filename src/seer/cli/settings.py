@@ -12,12 +12,14 @@ import msgspec
 from seer.cli.name_lists import names_by_commas
 from seer.drafting.config import OFF, SEER, DraftingConfig
 from seer.errors import InvalidInput
+from seer.kvpool.pool import PoolConfig
 from seer.scheduling.policies import ORACLE
 from seer.setting_fields import about, check_minimum
 from seer.types import SamplingParams
 
 Logprobs = Literal["raw", "processed"]
 EngineName = Literal["local", "vllm"]
+ClusterName = Literal["none", "ray"]
 
 
 MINIMUM = {
@@ -31,8 +33,15 @@ MINIMUM = {
     "pull_gap_tokens": 0,
     "pool_bytes": 0,
     "pool_disk_bytes": 0,
+    "draft_servers": 1,
+    "pool_nodes": 0,
+    "max_instances": 1,
+    "metrics_port": 1,
 }
 """Least allowed values of whole numbers."""
+
+CLUSTER_ONLY = ("ray_address", "instance_gpus", "pool_nodes", "max_instances")
+"""Settings without a default that have no meaning on this machine alone."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,6 +75,31 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ] = "processed"
 
     instances: Annotated[int, about("model instances, each a process")] = 2
+    cluster: Annotated[ClusterName, about("none, or ray: instances are actors of a cluster")] = (
+        "none"
+    )
+    ray_address: Annotated[
+        str | None,
+        about("host:port of the cluster (default: RAY_ADDRESS, else a Ray on this machine)"),
+    ] = None
+    instance_cpus: Annotated[float, about("CPUs that Ray reserves for an instance")] = 1.0
+    instance_gpus: Annotated[
+        float | None, about("GPUs likewise (default: 1 with --device cuda, else 0)")
+    ] = None
+    draft_servers: Annotated[
+        int, about("draft servers on the cluster, over which groups are sharded")
+    ] = 1
+    pool_nodes: Annotated[
+        int | None,
+        about("actors that hold the KV pool (default: shared memory, or 1 over several nodes)"),
+    ] = None
+    max_instances: Annotated[
+        int | None, about("take in instances up to this number as the cluster gains room")
+    ] = None
+    metrics_port: Annotated[
+        int | None, about("serve figures for Prometheus at this port while it runs")
+    ] = None
+    metrics_host: Annotated[str, about("address on which metrics_port listens")] = "127.0.0.1"
     kv_tokens: Annotated[int, about("tokens of KV that one instance holds")] = 8192
     max_running: Annotated[int, about("requests that one instance runs at once")] = 32
     drafting: Annotated[
@@ -90,6 +124,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ] = 0
     pool_bytes: Annotated[int, about("host memory for KV that leaves its instance")] = 1 << 30
     pool_disk_bytes: Annotated[int, about("disk space for what the host memory cannot hold")] = 0
+    pool: Annotated[
+        str | None,
+        about("store for what neither can hold: mooncake://host:port (default: none)"),
+    ] = None
 
     temperature: Annotated[float, about("softmax temperature; 0 is greedy")] = 0.8
     top_p: Annotated[float, about("nucleus mass; 1 is off")] = 1.0
@@ -102,6 +140,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         check_minimum(self, MINIMUM)
+        self._check_cluster()
+        PoolConfig(remote=self.pool)
         for drafting in self.draftings:
             DraftingConfig(budget=drafting)
         if self.pool_disk_bytes > 0 and self.pool_bytes == 0:
@@ -110,6 +150,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
                 self.pool_disk_bytes,
                 "allowed: 0 while pool_bytes is 0, since KV reaches the disk through host memory",
             )
+
+    def _check_cluster(self) -> None:
+        """What only a cluster reads is refused without one."""
+        given = [name for name in CLUSTER_ONLY if getattr(self, name) is not None]
+        if self.cluster == "none" and given:
+            raise InvalidInput(given[0], getattr(self, given[0]), "allowed with --cluster ray")
 
     @property
     def policy_names(self) -> list[str]:
