@@ -9,6 +9,11 @@ import seer
 HEAVY = ("torch", "transformers", "trl", "datasets", "reasoning_gym", "vllm", "ray")
 WITH_EXTRAS = (
     "seer.engines.local.",
+    "seer.engines.vllm.engine",
+    "seer.engines.vllm.kv_connector.connector",
+    "seer.engines.vllm.load_watch",
+    "seer.engines.vllm.warm_up",
+    "seer.cluster.actors.",
     "seer.trainers.training.grpo",
     "seer.trainers.training.hooks",
     "seer.trainers.slime.rollout",
@@ -18,7 +23,7 @@ WITH_EXTRAS = (
     "seer.trainers.skyrl.experiment",
     "seer.trainers.openrlhf.executor",
 )
-"""The local engine, and the modules that build on trainers' own classes."""
+"""The local engine, what runs inside vLLM, and the modules that build on trainers' own classes."""
 
 
 def main() -> int:

@@ -24,6 +24,7 @@ from seer.engines.vllm.arguments import engine_arguments
 from seer.engines.vllm.chunk_flight import ChunkFlight, Drafted
 from seer.engines.vllm.load_watch import LoadWatch
 from seer.engines.vllm.requests import prompt_arguments, request_name, sampling_arguments
+from seer.engines.vllm.warm_up import warm_up
 from seer.engines.vllm.weight_files import check_fit, read_shapes
 from seer.errors import EngineFailure, InstanceLost, InvalidInput
 from seer.rollout.engine import InstanceSetup, OnProgress
@@ -89,6 +90,7 @@ class VllmEngine:
             allowed = f"vLLM wants {config.cache_config.block_size} for this model"
             raise InvalidInput("block_size", info.block_size, allowed)
         await llm.collective_rpc("seer_attach", args=(os.getpid(),))
+        await warm_up(llm)
         return engine
 
     @property
