@@ -11,12 +11,12 @@ iteration, by expectation maximisation as requests finish.
 
 import math
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
-from seer.scheduling.lognormal import expected_beyond, hazard, quantile_beyond, survival
+from seer.scheduling.level_grid import Level, LevelGrid
+from seer.scheduling.lognormal import expected_beyond, hazard, quantile_beyond
 from seer.types import GroupSpec, RequestId
 
-GRID = tuple(3 * i / 8 for i in range(-8, 9))
-"""Points of the posterior, in prior standard deviations around the prior mean."""
 PRIOR_SIGMA = 0.3
 """Standard deviation of a log mean length from an earlier iteration, as evidence about mu_g."""
 START_TAU, START_SIGMA = 0.8, 0.5
@@ -26,16 +26,6 @@ REFIT_GROWTH = 1.25
 RELEVANT_GROWTH = 1.1
 """A member under way that has grown by less tells hardly more of its group than before."""
 _FAR_BELOW = -6.0
-_NEVER = 1e-300
-"""In place of a probability that underflows, before its log is taken."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Level:
-    """Posterior of mu_g."""
-
-    mean: float
-    variance: float
 
 
 @dataclass(slots=True)
@@ -49,13 +39,31 @@ class _Group:
     """Members known to be longer than this: those under way, and those that the limit has cut."""
     weighed: dict[int, int] = field(default_factory=dict)
     """What members under way had when the level was last worked out because of them."""
-    level: _Level | None = None
+    level: Level | None = None
     """None: to be computed."""
+    quantiles: dict[tuple[int, float], float] = field(default_factory=dict)
+    """At this level, by least length and share: what siblings have asked for already."""
 
     @property
     def num_known(self) -> int:
         """Members that anything is known of."""
         return len(self.finished_logs) + len(self.longer_than)
+
+    def forget_level(self) -> None:
+        """What is known of it has changed."""
+        self.level = None
+        self.quantiles.clear()
+
+
+class Alike(NamedTuple):
+    """All that is known of a group with one member under way at most, and none finished."""
+
+    max_tokens: int
+    prior_log: float | None
+    member: int | None
+    """Who is under way."""
+    num_generated: int
+    """What that member has."""
 
 
 @dataclass(slots=True)
@@ -75,6 +83,10 @@ class ConditionalEstimator:
 
     def __init__(self) -> None:
         self._groups: dict[int, _Group] = {}
+        self._grids: dict[float | None, LevelGrid] = {}
+        """By prior; until the next fit."""
+        self._tails: dict[tuple[float, int], float] = {}
+        """Squared deviations by level and bound; until the next fit."""
         self._past = _Sums()
         """Of groups that are complete."""
         self._mean = 0.0
@@ -106,16 +118,19 @@ class ConditionalEstimator:
         self._groups[group.group_id] = _Group(group.max_tokens, prior)
         if not self._num_finished:
             self._mean = math.log(group.max_tokens) - 1.0
+            self._grids.clear()
 
-    def progressed(self, request_id: RequestId, num_generated: int) -> None:
-        """The request is longer than this."""
+    def progressed(self, request_id: RequestId, num_generated: int) -> bool:
+        """The request is longer than this. Its siblings' estimates change if it has grown much."""
         group = self._groups[request_id.group]
         if not num_generated:
-            return
+            return False
         group.longer_than[request_id.member] = num_generated
-        if num_generated > RELEVANT_GROWTH * group.weighed.get(request_id.member, 0):
-            group.weighed[request_id.member] = num_generated
-            group.level = None
+        if num_generated <= RELEVANT_GROWTH * group.weighed.get(request_id.member, 0):
+            return False
+        group.weighed[request_id.member] = num_generated
+        group.forget_level()
+        return True
 
     def finished(self, request_id: RequestId, num_tokens: int) -> None:
         """One length more, or one more that the limit has cut."""
@@ -125,11 +140,22 @@ class ConditionalEstimator:
         else:
             group.longer_than.pop(request_id.member, None)
             group.finished_logs.append(math.log(max(num_tokens, 1)))
-        group.level = None
+        group.forget_level()
         self._num_finished += 1
         if self._num_finished >= self._next_fit:
             self._next_fit = self._num_finished * REFIT_GROWTH
             self._fit()
+
+    def alike(self, group_id: int) -> Alike | None:
+        """What is known of a group of which hardly anything is; None: more than that.
+
+        Equal values of two groups mean equal estimates of members with equally many tokens.
+        """
+        group = self._groups[group_id]
+        if group.finished_logs or len(group.longer_than) > 1 or group.longer_than != group.weighed:
+            return None
+        member, least = next(iter(group.longer_than.items()), (None, 0))
+        return Alike(group.max_tokens, group.prior_log, member, least)
 
     def remove_group(self, group_id: int) -> None:
         """Forget it, but for what it teaches about the others."""
@@ -147,7 +173,11 @@ class ConditionalEstimator:
     def quantile(self, request_id: RequestId, share: float) -> float:
         """Tokens that an unfinished request stays below with probability `share`."""
         group, least, mean, sigma = self._predictive(request_id)
-        return min(quantile_beyond(mean, sigma, least, share), float(group.max_tokens))
+        known = group.quantiles.get((least, share))
+        if known is None:
+            known = min(quantile_beyond(mean, sigma, least, share), float(group.max_tokens))
+            group.quantiles[least, share] = known
+        return known
 
     def _predictive(self, request_id: RequestId) -> tuple[_Group, int, float, float]:
         """Group, least length, and mean and deviation of the log length before that cut."""
@@ -156,27 +186,17 @@ class ConditionalEstimator:
         sigma = math.sqrt(level.variance + self._sigma**2)
         return group, group.longer_than.get(request_id.member, 0), level.mean, sigma
 
-    def _level(self, group: _Group) -> _Level:
+    def _level(self, group: _Group) -> Level:
         if group.level is None:
             group.level = self._posterior(group)
         return group.level
 
-    def _posterior(self, group: _Group) -> _Level:
-        centre, spread = self._group_prior(group)
-        if not group.num_known:
-            return _Level(centre, spread**2)
-        sigma = self._sigma
-        bounds = [math.log(least) for least in group.longer_than.values()]
-        points = []
-        for step in GRID:
-            mu = centre + spread * step
-            log_weight = -step * step / 2
-            for length in group.finished_logs:
-                log_weight -= ((length - mu) / sigma) ** 2 / 2
-            for bound in bounds:
-                log_weight += math.log(survival((bound - mu) / sigma) + _NEVER)
-            points.append((mu, log_weight))
-        return _moments(points)
+    def _posterior(self, group: _Group) -> Level:
+        grid = self._grids.get(group.prior_log)
+        if grid is None:
+            grid = LevelGrid(*self._group_prior(group), self._sigma)
+            self._grids[group.prior_log] = grid
+        return grid.level(group.finished_logs, list(group.longer_than.values()))
 
     def _group_prior(self, group: _Group) -> tuple[float, float]:
         """Mean and deviation of mu_g before this iteration's members are looked at."""
@@ -198,9 +218,11 @@ class ConditionalEstimator:
         self._mean = mean
         self._tau = math.sqrt(max(MIN_TAU**2, variance))
         self._sigma = math.sqrt(max(MIN_SIGMA**2, sums.residual / sums.members))
+        self._grids.clear()
+        self._tails.clear()
         self.num_fits += 1
         for group in self._groups.values():
-            group.level = None
+            group.forget_level()
 
     def _add_moments(self, sums: _Sums, group: _Group) -> None:
         """A member known only to be longer counts with the moments of the tail beyond."""
@@ -213,18 +235,13 @@ class ConditionalEstimator:
         for length in group.finished_logs:
             sums.residual += (length - level.mean) ** 2
         for least in group.longer_than.values():
-            z = max((math.log(least) - level.mean) / self._sigma, _FAR_BELOW)
-            sums.residual += self._sigma**2 * (1 + z * hazard(z))
+            sums.residual += self._tail_square(level.mean, least)
 
-
-def _moments(points: list[tuple[float, float]]) -> _Level:
-    """Mean and variance of points with log weights."""
-    highest = max(log_weight for _, log_weight in points)
-    total = mean = square = 0.0
-    for mu, log_weight in points:
-        weight = math.exp(log_weight - highest)
-        total += weight
-        mean += weight * mu
-        square += weight * mu * mu
-    mean /= total
-    return _Level(mean, max(0.0, square / total - mean * mean))
+    def _tail_square(self, mean: float, least: int) -> float:
+        """Expected squared deviation from `mean` of a log length beyond log `least`."""
+        known = self._tails.get((mean, least))
+        if known is None:
+            z = max((math.log(least) - mean) / self._sigma, _FAR_BELOW)
+            known = self._sigma**2 * (1 + z * hazard(z))
+            self._tails[mean, least] = known
+        return known

@@ -15,8 +15,8 @@ class LengthEstimator(Protocol):
     def add_group(self, group: GroupSpec) -> None:
         """A group is submitted."""
 
-    def progressed(self, request_id: RequestId, num_generated: int) -> None:
-        """A request has this many tokens and goes on."""
+    def progressed(self, request_id: RequestId, num_generated: int) -> bool:
+        """A request has this many tokens and goes on. Whether that changes others' estimates."""
 
     def finished(self, request_id: RequestId, num_tokens: int) -> None:
         """A request is complete with this many tokens."""
@@ -43,8 +43,10 @@ class GroupMaxEstimator:
         """Nothing is known yet but the limit."""
         self._limits[group.group_id] = group.max_tokens
 
-    def progressed(self, request_id: RequestId, num_generated: int) -> None:
+    def progressed(self, request_id: RequestId, num_generated: int) -> bool:
         """Not used: only finished members count."""
+        del request_id, num_generated
+        return False
 
     def finished(self, request_id: RequestId, num_tokens: int) -> None:
         """The longest finished member so far."""
@@ -71,8 +73,10 @@ class KnownLengths:
         """Keep its lengths."""
         self._groups[group.group_id] = group
 
-    def progressed(self, request_id: RequestId, num_generated: int) -> None:
+    def progressed(self, request_id: RequestId, num_generated: int) -> bool:
         """Nothing to learn."""
+        del request_id, num_generated
+        return False
 
     def finished(self, request_id: RequestId, num_tokens: int) -> None:
         """Nothing to learn."""

@@ -14,8 +14,14 @@ Chunks are short against the limit: a whole chunk is reserved, and half of it is
 """
 
 from seer.scheduling.admission import chunk_tokens
-from seer.scheduling.conditional_lengths import ConditionalEstimator
-from seer.scheduling.divided_policies import Changed, Divided, Waiting, way_to_go_weight
+from seer.scheduling.conditional_lengths import Alike, ConditionalEstimator
+from seer.scheduling.divided_policies import (
+    UNCHANGED,
+    Changed,
+    Divided,
+    Waiting,
+    way_to_go_weight,
+)
 from seer.scheduling.request_buffer import OrderKey
 from seer.types import GroupSpec, RequestId
 
@@ -41,6 +47,9 @@ class SeerPolicy(Divided):
         super().__init__(chunk_size)
         self._lengths = ConditionalEstimator()
         self._num_fits = 0
+        self._levels_alike: dict[Alike, tuple[int, int]] = {}
+        """At the last fit, of groups of which hardly anything was known: the level of the member
+        under way, and of the others."""
 
     def add_group(self, group: GroupSpec) -> None:
         """Nothing is known of it but its limit and perhaps an earlier iteration."""
@@ -55,9 +64,13 @@ class SeerPolicy(Divided):
         group, member = request.request_id.group, request.request_id.member
         if self.is_probe(request):
             return (_PROBE, 0, 0, member, group)
-        upper = self._lengths.quantile(request.request_id, UPPER_SHARE)
-        level = int(LEVELS * (upper - request.num_generated) / request.max_tokens)
+        level = self._level(request.request_id, request.num_generated, request.max_tokens)
         return (_REST, -level, -request.num_generated, group, member)
+
+    def _level(self, request_id: RequestId, num_generated: int, max_tokens: int) -> int:
+        """What it may still have before it, in parts of the limit."""
+        upper = self._lengths.quantile(request_id, UPPER_SHARE)
+        return int(LEVELS * (upper - num_generated) / max_tokens)
 
     def is_probe(self, request: Waiting) -> bool:
         """Member 0, until its first chunk has started."""
@@ -74,9 +87,9 @@ class SeerPolicy(Divided):
         return chunk_tokens(size, request.num_generated, request.max_tokens)
 
     def progressed(self, request_id: RequestId, num_generated: int) -> Changed:
-        """All members' estimates move with one that goes on."""
-        self._lengths.progressed(request_id, num_generated)
-        return (request_id.group,)
+        """All members' estimates move with one that goes on, once it has grown enough."""
+        is_news = self._lengths.progressed(request_id, num_generated)
+        return (request_id.group,) if is_news else UNCHANGED
 
     def finished(self, request_id: RequestId, num_tokens: int) -> Changed:
         """The group's estimates move, and now and then everybody's."""
@@ -84,7 +97,36 @@ class SeerPolicy(Divided):
         if self._lengths.num_fits == self._num_fits:
             return (request_id.group,)
         self._num_fits = self._lengths.num_fits
-        return self._lengths.group_ids
+        return self._moved_by_fit()
+
+    def _moved_by_fit(self) -> list[int]:
+        """Groups whose keys a new fit may have changed.
+
+        Those of which hardly anything is known are many and alike: their levels are worked out once
+        for all, and seldom differ from those before.
+        """
+        before, self._levels_alike = self._levels_alike, {}
+        moved = []
+        for group_id in self._lengths.group_ids:
+            alike = self._lengths.alike(group_id)
+            if alike is None:
+                moved.append(group_id)
+                continue
+            levels = self._levels_alike.get(alike)
+            if levels is None:
+                levels = self._levels_of(group_id, alike)
+                self._levels_alike[alike] = levels
+            if before.get(alike) != levels:
+                moved.append(group_id)
+        return moved
+
+    def _levels_of(self, group_id: int, alike: Alike) -> tuple[int, int]:
+        first = alike.member or 0
+        under_way, other = RequestId(group_id, first), RequestId(group_id, first + 1)
+        return (
+            self._level(under_way, alike.num_generated, alike.max_tokens),
+            self._level(other, 0, alike.max_tokens),
+        )
 
     def remove_group(self, group_id: int) -> None:
         """Forget it."""

@@ -1,3 +1,4 @@
+import random
 from dataclasses import dataclass
 
 import pytest
@@ -72,3 +73,39 @@ def test_a_new_fit_moves_all_groups_and_other_news_its_own(policy: SeerPolicy) -
     policy.remove_group(2)
     changed = [tuple(policy.finished(RequestId(1, m), 80)) for m in range(3)]
     assert set(changed) <= {(1,), (0, 1, 3)}
+
+
+def test_keys_change_only_in_groups_that_are_named() -> None:
+    """Whatever ends or goes on: who is not named would get the key that it has."""
+    rng = random.Random(3)
+    policy = SeerPolicy(200)
+    for group in range(40):
+        prior = 2000.0 if group % 10 == 0 else None
+        policy.add_group(
+            GroupSpec(
+                group_id=group,
+                group_size=4,
+                num_prompt_tokens=9,
+                max_tokens=LIMIT,
+                prior_tokens=prior,
+            )
+        )
+    tokens = {RequestId(group, member): 0 for group in range(40) for member in range(4)}
+    lengths = {request: rng.randrange(100, 3000) for request in tokens}
+    keys = {request: policy.order_key(_Request(request)) for request in tokens}
+    num_spared = 0
+    while tokens:
+        request = rng.choice(sorted(tokens)[: rng.choice((8, 200))])
+        del keys[request]
+        tokens[request] = min(tokens[request] + 200, lengths[request])
+        if tokens[request] < lengths[request]:
+            changed = set(policy.progressed(request, tokens[request]))
+            keys[request] = policy.order_key(_Request(request, tokens[request]))
+        else:
+            del tokens[request]
+            changed = set(policy.finished(request, lengths[request]))
+            num_spared += 1 < len(changed) < len({each.group for each in tokens})
+        now = {each: policy.order_key(_Request(each, tokens[each])) for each in tokens}
+        assert all(now[each] == keys[each] for each in keys if each.group not in changed)
+        keys = now
+    assert num_spared

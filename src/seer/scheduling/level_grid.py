@@ -1,0 +1,84 @@
+"""Posterior of a group's level mu_g on a fixed grid, from what is known of its members.
+
+What a member adds to the log weights depends on its length and the prior alone, so what has been
+worked out for one bound serves all groups with that prior.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from seer.scheduling.lognormal import survival
+
+GRID = tuple(3 * i / 8 for i in range(-8, 9))
+"""Points of the posterior, in prior standard deviations around the prior mean."""
+_NEVER = 1e-300
+"""In place of a probability that underflows, before its log is taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """Mean and variance of mu_g."""
+
+    mean: float
+    variance: float
+
+
+class LevelGrid:
+    """Posteriors under one prior N(centre, spread^2) of mu_g and one sigma within groups."""
+
+    def __init__(self, centre: float, spread: float, sigma: float) -> None:
+        self._prior = Level(centre, spread**2)
+        self._sigma = sigma
+        self._points = [centre + spread * step for step in GRID]
+        self._from_bound: dict[int, list[float]] = {}
+        """What a member adds of which only a bound is known, at each point."""
+        self._of_bound: dict[int, Level] = {}
+        """Posterior of a group of which one bound is known and nothing else."""
+
+    def level(self, finished_logs: Sequence[float], bounds: Sequence[int]) -> Level:
+        """Posterior given log lengths of finished members, and lengths that others exceed (> 0)."""
+        if finished_logs or len(bounds) > 1:
+            return self._posterior(finished_logs, bounds)
+        if not bounds:
+            return self._prior
+        bound = bounds[0]
+        if bound not in self._of_bound:
+            self._of_bound[bound] = self._posterior((), bounds)
+        return self._of_bound[bound]
+
+    def _posterior(self, finished_logs: Iterable[float], bounds: Iterable[int]) -> Level:
+        weights = [-step * step / 2 for step in GRID]
+        sigma = self._sigma
+        for length in finished_logs:
+            weights = [
+                weight - ((length - mu) / sigma) ** 2 / 2
+                for weight, mu in zip(weights, self._points, strict=True)
+            ]
+        for bound in bounds:
+            terms = self._terms(bound)
+            weights = [weight + term for weight, term in zip(weights, terms, strict=True)]
+        return _moments(self._points, weights)
+
+    def _terms(self, bound: int) -> list[float]:
+        terms = self._from_bound.get(bound)
+        if terms is None:
+            log_bound = math.log(bound)
+            terms = [
+                math.log(survival((log_bound - mu) / self._sigma) + _NEVER) for mu in self._points
+            ]
+            self._from_bound[bound] = terms
+        return terms
+
+
+def _moments(points: Sequence[float], log_weights: Sequence[float]) -> Level:
+    """Mean and variance of points with log weights."""
+    highest = max(log_weights)
+    total = mean = square = 0.0
+    for mu, log_weight in zip(points, log_weights, strict=True):
+        weight = math.exp(log_weight - highest)
+        total += weight
+        mean += weight * mu
+        square += weight * mu * mu
+    mean /= total
+    return Level(mean, max(0.0, square / total - mean * mean))
