@@ -1,8 +1,8 @@
 """Real lengths from a file: JSON lines (plain or gzip), parquet or CSV, one row a response.
 
-Columns `group`, `member`, `length` (or `length_tokens`), and perhaps `num_prompt_tokens`; or a
-completions file that `seer rollout` has written (`prompt_id`, `member`, `prompt_token_ids`,
-`output_token_ids`).
+Columns `group`, `member`, `length` (or `length_tokens`), and perhaps `num_prompt_tokens`; or
+responses as tokens, as in a completions file that `seer rollout` has written (`prompt_id` or
+`group`, `member`, `output_token_ids`, perhaps `prompt_token_ids`).
 """
 
 import csv
@@ -75,6 +75,8 @@ def _row(path: Path, number: int, fields: dict[str, object]) -> LengthRow:
         fields = _from_completion(fields)
     elif "length_tokens" in fields:
         fields = {"length": fields["length_tokens"], **fields}
+    if isinstance(fields.get("group"), int):
+        fields = {**fields, "group": str(fields["group"])}
     try:
         row = msgspec.convert(fields, LengthRow, strict=False)
     except msgspec.ValidationError as error:
@@ -88,7 +90,7 @@ def _row(path: Path, number: int, fields: dict[str, object]) -> LengthRow:
 def _from_completion(fields: dict[str, object]) -> dict[str, object]:
     output, prompt = fields.get("output_token_ids"), fields.get("prompt_token_ids")
     row = {
-        "group": fields.get("prompt_id"),
+        "group": fields.get("prompt_id", fields.get("group")),
         "member": fields.get("member"),
         "length": len(output) if isinstance(output, list) else None,
     }

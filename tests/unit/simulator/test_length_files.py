@@ -49,6 +49,16 @@ def test_a_rollout_s_completions_are_lengths(tmp_path: Path) -> None:
     assert workload.groups[0].num_prompt_tokens == 3
 
 
+def test_groups_may_be_numbers_and_responses_tokens(tmp_path: Path) -> None:
+    """As in files that others have written."""
+    rows: list[dict[str, object]] = [
+        {"group": 7, "member": member, "output_token_ids": [1] * length}
+        for member, length in enumerate((4, 6))
+    ]
+    workload = read_workload(_write(tmp_path / "l.jsonl", rows))
+    assert workload.groups[0].known_lengths == (4, 6)
+
+
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
