@@ -292,7 +292,7 @@ class PoolAddress(msgspec.Struct, frozen=True, kw_only=True):
     """How a process reaches the pool's tiers."""
 
     host_path: str
-    """File in shared memory: `num_host_slots` slots."""
+    """File in shared memory, or addresses of pool nodes by commas: `num_host_slots` slots."""
     num_host_slots: int
     disk_path: str
     """File on disk: `num_disk_slots` slots (empty when 0)."""

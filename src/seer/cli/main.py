@@ -6,6 +6,7 @@ import typer
 
 from seer.cli.bench import run_bench
 from seer.cli.check import CheckSettings, run_check
+from seer.cli.cluster import app as cluster_app
 from seer.cli.flags import settings_command
 from seer.cli.messages import tell
 from seer.cli.model import prepare_default_model
@@ -35,6 +36,7 @@ app.command("report")(make_report)
 app.command("trace")(show_trace)
 app.command("check")(settings_command(CheckSettings, run_check))
 app.command("train")(train_command(run_train))
+app.add_typer(cluster_app, name="cluster")
 app.command("simulate")(settings_command(SimulateSettings, run_simulate))
 
 

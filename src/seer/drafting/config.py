@@ -30,7 +30,8 @@ class DraftingConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     fetch_period_s: float = 0.1
     """Time between two exchanges of an instance with the draft server."""
     server: str | None = None
-    """Address of the draft server. A rollout of several instances starts one and fills this in."""
+    """Address of the draft server, or several by commas, over which the groups are sharded. A
+    rollout of several instances starts what it needs and fills this in."""
 
     def __post_init__(self) -> None:
         _check_budget(self.budget)

@@ -18,6 +18,7 @@ from seer.kvpool.host_store import HostFile, HostStore
 from seer.kvpool.mooncake.address import new_address, parse_address
 from seer.kvpool.mooncake.spills import RemoteSpills
 from seer.kvpool.mooncake.tier import MooncakeTier
+from seer.kvpool.pool_node import PoolNodes, is_pool_nodes
 from seer.kvpool.slots import SlotLayout, slot_bytes
 from seer.types import PoolAddress, RemoteAddress, Tier
 
@@ -67,7 +68,7 @@ class PoolOwner:
         self.address = address
         self._host = host
         self._disk = disk
-        self._slots = _map_host(address)
+        self._slots = None if is_pool_nodes(address.host_path) else _map_host(address)
         self._remote = (
             RemoteSpills(remote, self._slots, disk, address) if remote is not None else None
         )
@@ -152,7 +153,7 @@ class PoolClient:
     def __init__(
         self,
         payload_bytes: int,
-        host: HostStore | None,
+        host: HostStore | PoolNodes | None,
         disk: DiskStore | None,
         remote: MooncakeTier | None = None,
     ) -> None:
@@ -167,7 +168,7 @@ class PoolClient:
 
         The remote store is connected to with its first use.
         """
-        host, remote = _map_host(address), _open_remote(address)
+        host, remote = _open_host(address), _open_remote(address)
         if not address.num_disk_slots:
             return cls(address.payload_bytes, host, None, remote)
         layout = SlotLayout(payload_bytes=address.payload_bytes, num_slots=address.num_disk_slots)
@@ -238,6 +239,12 @@ def _layout(limit_bytes: int, payload_bytes: int) -> SlotLayout:
     return SlotLayout(
         payload_bytes=payload_bytes, num_slots=limit_bytes // slot_bytes(payload_bytes)
     )
+
+
+def _open_host(address: PoolAddress) -> HostStore | PoolNodes | None:
+    if is_pool_nodes(address.host_path):
+        return PoolNodes(address.host_path)
+    return _map_host(address)
 
 
 def _map_host(address: PoolAddress) -> HostStore | None:

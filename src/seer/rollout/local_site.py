@@ -62,6 +62,9 @@ class _LocalSite:
         """As the engine's spec does."""
         return await self._plan.engine.launch(setup)
 
+    def forget(self, instance_id: int) -> None:
+        """Nothing was kept for it."""
+
     def spill(self, host_slots: tuple[int, ...], disk_slots: tuple[int, ...]) -> Spilled:
         """Within this machine."""
         return self._pool.spill(host_slots, disk_slots)

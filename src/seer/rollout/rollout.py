@@ -185,6 +185,7 @@ class Rollout:
             allowed = f"allowed: one of {sorted(self._fleet.placed)}, while another one runs"
             raise InvalidInput("instance_id", instance_id, allowed)
         await self._driver.remove(instance_id)
+        self._site.forget(instance_id)
 
     # ------------------------------------------------------------------ internals
 

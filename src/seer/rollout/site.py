@@ -45,6 +45,9 @@ class Site(Protocol):
         Raises EngineFailure or InvalidInput when it does not come up.
         """
 
+    def forget(self, instance_id: int) -> None:
+        """An instance has left for good."""
+
     def spill(self, host_slots: tuple[int, ...], disk_slots: tuple[int, ...]) -> Spilled:
         """Copy slots of the pool from memory to disk. Blocks: call it in a thread."""
 

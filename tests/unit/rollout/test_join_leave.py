@@ -149,6 +149,9 @@ class GrowingSite:
             raise EngineFailure("no luck")
         return await self._plan.engine.launch(setup)
 
+    def forget(self, instance_id: int) -> None:
+        pass
+
     def spill(self, host_slots: tuple[int, ...], disk_slots: tuple[int, ...]) -> Spilled:
         raise NotImplementedError
 

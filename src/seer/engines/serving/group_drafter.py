@@ -19,7 +19,7 @@ from seer.drafting.draft_server import DraftServer
 from seer.drafting.group_copy import DraftRequest
 from seer.drafting.messages import GroupKey
 from seer.drafting.planner import Planner, RunningRequest
-from seer.drafting.remote_server import RemoteServer
+from seer.drafting.sharded_server import link_to
 from seer.drafting.suffix_tree import Drafts, DraftSettings
 from seer.engines.serving.draft import Draft
 from seer.types import Chunk, RequestId
@@ -110,7 +110,7 @@ def make_drafter(
 ) -> GroupDrafter:
     """The drafter of a setting that is not `off`. `step_time` where the budget asks for it."""
     server = config.server
-    link = DraftServer(vocab_size=vocab_size) if server is None else RemoteServer(server)
+    link = DraftServer(vocab_size=vocab_size) if server is None else link_to(server)
     settings = ClientSettings(
         vocab_size=vocab_size,
         fetch_period_s=config.fetch_period_s,
