@@ -22,6 +22,7 @@ from seer.types import (
 
 SAMPLING = SamplingParams(seed=11, ignore_eos=True, max_tokens=100_000)
 """Nothing but `max_tokens` ends a chunk."""
+GREEDY = SamplingParams(temperature=0, ignore_eos=True, max_tokens=100_000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +33,13 @@ class Subject:
     weights_path: str
     """A directory that `update_weights` takes."""
     drafting: str = "off"
+    keyed_draws: bool = True
+    """Tokens are Seer's keyed draws, wherever a response is cut. Else each chunk has a seed of its
+    own: texts that are cut are the same only greedily."""
+    kv_objects: bool = True
+    """KV at rest stays, to the token, until it is dropped, and counts as used. Else it is whole
+    blocks of a cache that forgets: at most a block is computed again, dropping is a hint, and what
+    only the cache holds counts as free."""
 
     @property
     def info(self) -> EngineInfo:
@@ -43,6 +51,11 @@ class Subject:
         """A prompt whose KV, without the last token, is one and a half blocks."""
         num_tokens = self.info.block_size + self.info.block_size // 2 + 1
         return [2 + 7 * i % (self.info.vocab_size - 2) for i in range(num_tokens)]
+
+    @property
+    def sampling(self) -> SamplingParams:
+        """Sampling whose texts do not depend on where they are cut."""
+        return SAMPLING if self.keyed_draws else GREEDY
 
     @property
     def num_tokens(self) -> int:
@@ -58,7 +71,7 @@ class Subject:
         index: int = 0,
         keep_kv: bool = True,
         loads: tuple[PoolEntry, ...] = (),
-        sampling: SamplingParams = SAMPLING,
+        sampling: SamplingParams | None = None,
         weight_version: int = 0,
     ) -> Chunk:
         """A chunk of group 3."""
@@ -68,7 +81,7 @@ class Subject:
             sampling_group=8,
             prompt_token_ids=self.prompt,
             output_token_ids=list(output),
-            sampling=sampling,
+            sampling=sampling or self.sampling,
             max_tokens=max_tokens,
             keep_kv=keep_kv,
             loads=loads,
@@ -84,6 +97,19 @@ class Subject:
         size = self.info.block_size
         covered = len(self.prompt) + num_generated - 1
         return -(-covered // size) - (len(self.prompt) - 1) // size
+
+    def free_tokens(self, num_generated: int | None = None) -> int:
+        """Free KV tokens when the prompt rests on the instance, and a request with it or None."""
+        if not self.kv_objects:
+            return self.info.kv_capacity_tokens
+        own = 0 if num_generated is None else self.own_blocks(num_generated)
+        return (self.info.num_blocks - self.prompt_blocks() - own) * self.info.block_size
+
+    def is_resumed(self, result: ChunkResult) -> bool:
+        """Whether a chunk found the KV of those before it."""
+        stats = result.stats
+        again = stats.num_output_prefilled + stats.num_prompt_prefilled
+        return again == 0 if self.kv_objects else again < self.info.block_size
 
 
 PROMPT_KEY = KVKey(3)

@@ -9,11 +9,12 @@ to do, and a chunk reports what it had to compute anew.
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from vllm import SamplingParams as VllmSamplingParams
+from vllm.config import VllmConfig
 from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.sampling_params import RequestOutputKind
 from vllm.v1.engine.async_llm import AsyncLLM
@@ -24,6 +25,7 @@ from seer.engines.vllm.arguments import engine_arguments
 from seer.engines.vllm.chunk_flight import ChunkFlight, Drafted
 from seer.engines.vllm.load_watch import LoadWatch
 from seer.engines.vllm.requests import prompt_arguments, request_name, sampling_arguments
+from seer.engines.vllm.start_errors import logged_errors
 from seer.engines.vllm.warm_up import warm_up
 from seer.engines.vllm.weight_files import check_fit, read_shapes
 from seer.errors import EngineFailure, InstanceLost, InvalidInput
@@ -70,27 +72,25 @@ class VllmEngine:
 
     @classmethod
     async def start(cls, spec: "VllmSpec", setup: InstanceSetup) -> Self:
-        """Load the model. Raises InvalidInput when vLLM refuses it or a setting.
+        """Load the model.
+
+        Raises InvalidInput when vLLM refuses it or a setting, EngineFailure when it does not start.
 
         The event loop stands still meanwhile: vLLM's client takes hold of it as it is made.
         """
         arguments = engine_arguments(spec, setup)
         info = spec.describe()
         watch = LoadWatch(info, arguments["num_gpu_blocks_override"] - 1)
-        try:
-            config = AsyncEngineArgs(**arguments).create_engine_config()
-        except ValueError as error:
-            raise InvalidInput("vllm", spec.model, f"vLLM refuses it: {error}") from error
-        llm = AsyncLLM.from_vllm_config(
-            config, disable_log_stats=True, stat_loggers=[lambda *_: watch]
-        )
-        engine = cls(llm, watch, spec, setup)
-        if config.cache_config.block_size != info.block_size:
-            await engine.close()
-            allowed = f"vLLM wants {config.cache_config.block_size} for this model"
-            raise InvalidInput("block_size", info.block_size, allowed)
-        await llm.collective_rpc("seer_attach", args=(os.getpid(),))
-        await warm_up(llm)
+        config = _configure(arguments)
+        async with AsyncExitStack() as on_failure:
+            engine = cls(_start_llm(config, watch), watch, spec, setup)
+            on_failure.push_async_callback(engine.close)
+            if config.cache_config.block_size != info.block_size:
+                allowed = f"vLLM wants {config.cache_config.block_size} for this model"
+                raise InvalidInput("block_size", info.block_size, allowed)
+            await engine._llm.collective_rpc("seer_attach", args=(os.getpid(),))
+            await warm_up(engine._llm)
+            on_failure.pop_all()
         return engine
 
     @property
@@ -218,6 +218,25 @@ class VllmEngine:
 
     def _lost(self, error: BaseException) -> InstanceLost:
         return InstanceLost(self._instance_id, f"vLLM's engine core has ended ({error})")
+
+
+def _configure(arguments: dict[str, Any]) -> VllmConfig:
+    """The configuration. Raises InvalidInput where vLLM refuses the model or an argument."""
+    try:
+        return AsyncEngineArgs(**arguments).create_engine_config()
+    except ValueError as error:
+        why = " ".join(str(error).split())
+        raise InvalidInput("model", arguments["model"], f"vLLM refuses it: {why}") from error
+
+
+def _start_llm(config: VllmConfig, watch: LoadWatch) -> AsyncLLM:
+    try:
+        return AsyncLLM.from_vllm_config(
+            config, disable_log_stats=True, stat_loggers=[lambda *_: watch]
+        )
+    except RuntimeError as error:
+        why = "; ".join(logged_errors()) or str(error)
+        raise EngineFailure(f"vLLM did not start: {why}") from error
 
 
 def _take(flight: ChunkFlight, output: Any) -> bool:

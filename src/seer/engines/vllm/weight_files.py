@@ -26,7 +26,7 @@ def read_shapes(directory: str) -> Shapes:
     for path in paths:
         try:
             shapes.update(_read_header(path))
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (AttributeError, KeyError, OSError, TypeError, ValueError) as error:
             raise EngineFailure(f"{path} is not a safetensors file ({error})") from error
     return shapes
 
