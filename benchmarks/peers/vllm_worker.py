@@ -18,8 +18,9 @@ WARM_UP_SIZES = (3, 2, 1)
 
 def main() -> None:
     """Load, then serve until standard input closes."""
-    answers = sys.stdout
-    sys.stdout = sys.stderr  # libraries print; the pipe is for answers
+    # The pipe is for answers: what libraries print, in vLLM's processes too, goes elsewhere.
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     configuration = json.loads(sys.stdin.readline())
     os.sched_setaffinity(0, configuration["cpus"])
     os.environ.update(configuration["environment"])
