@@ -1,7 +1,7 @@
 """Seer as OpenRLHF's agent executor, over an engine actor of its shape, end to end.
 
 Executors, actor and vLLM's classes are stand-ins written from OpenRLHF 0.11.2 (commit 3c3be62);
-where OpenRLHF is installed its own executor base is used.
+where OpenRLHF is importable its own executors are used.
 """
 
 import asyncio
@@ -115,8 +115,15 @@ def reward_func(queries: list[str], prompts: list[str], labels: list[str]) -> di
     return {"rewards": float(count)}
 
 
+def single_turns(reward: Any) -> SingleTurnAgentExecutor:
+    """OpenRLHF's own executor, as it is after it has loaded a reward file."""
+    executor = SingleTurnAgentExecutor()
+    executor.reward_endpoints, executor.reward_func = ["reward.py"], reward
+    return executor
+
+
 def make(reward: Any = reward_func, **settings: Any) -> Any:
-    cls = seer_executor(lambda: SingleTurnAgentExecutor(reward), chunk_size=CHUNK, **settings)
+    cls = seer_executor(lambda: single_turns(reward), chunk_size=CHUNK, **settings)
     assert issubclass(cls, AgentExecutorBase)
     return cls()
 

@@ -1,7 +1,7 @@
 """Seer as slime's rollout function, over SGLang's HTTP interface, end to end.
 
 Samples, data source and servers are stand-ins written from slime 0.3.1 (commit 624b824a); where
-slime is installed its own classes are used, and the stand-ins are compared with them.
+slime is importable its own code is used, and the stand-ins are compared with it.
 """
 
 import dataclasses
@@ -17,10 +17,12 @@ from typing import Any
 import pytest
 from slime.rollout.base_types import RolloutFnTrainOutput
 from slime.rollout.sglang_rollout import generate_rollout as slimes_own
+from slime.utils import http_utils
 from slime.utils.types import Sample
 
 from contract.sglang_server import Router, cluster
 from seer.errors import EngineFailure, InvalidInput
+from seer.trainers.slime import rollout
 from seer.trainers.slime.arguments import seer_settings
 from seer.trainers.slime.rollout import generate
 from support.scripted_lm import CharTokenizer, ScriptedLM, check_response
@@ -87,7 +89,8 @@ def lm() -> ScriptedLM:
 
 
 @pytest.fixture
-def router(lm: ScriptedLM) -> Iterator[tuple[Router, Namespace]]:
+def router(lm: ScriptedLM, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Router, Namespace]]:
+    monkeypatch.setattr(rollout, "load_tokenizer", lambda *_, **__: TOKENS)
     with cluster(lm) as (router, ip, port):
         args = Namespace(
             hf_checkpoint="scripted",
@@ -114,7 +117,10 @@ def router(lm: ScriptedLM) -> Iterator[tuple[Router, Namespace]]:
             reward_key=None,
             custom_rm_path=reward("share_of_es"),
             seer_chunk_size=CHUNK,
+            rollout_num_engines=2,
+            use_distributed_post=False,
         )
+        http_utils.init_http_client(args)
         yield router, args
 
 
@@ -195,12 +201,18 @@ def test_rewards_of_a_group(router: tuple[Router, Namespace]) -> None:
     assert [sample.reward for sample in output.samples[0]] == [0.0, 1.0, 2.0, 3.0]
 
 
-def test_evaluation_is_slimes_own(router: tuple[Router, Namespace], lm: ScriptedLM) -> None:
+def test_evaluation_is_slimes_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is handed over as it is."""
-    _, args = router
-    output = generate(args, 7, DataSource(), evaluation=True)
-    assert output.data == {"eval-7": {"rewards": []}}
-    assert not lm.calls
+    asked: list[tuple[Any, ...]] = []
+
+    def noted(args: Any, rollout_id: int, data_source: Any, *, evaluation: bool) -> str:
+        asked.append((args, rollout_id, data_source, evaluation))
+        return "evaluated"
+
+    monkeypatch.setattr(rollout.sglang_rollout, "generate_rollout", noted)
+    args, data_source = Namespace(), DataSource()
+    assert generate(args, 7, data_source, evaluation=True) == "evaluated"
+    assert asked == [(args, 7, data_source, True)]
 
 
 def test_weights_that_change_in_a_rollout(router: tuple[Router, Namespace]) -> None:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
+import numpy as np
+
 from seer.engines.scripted import ScriptedTokenizer
 
 VOCAB = 96
@@ -110,8 +112,9 @@ class CharTokenizer:
     def __len__(self) -> int:
         return VOCAB
 
-    def __call__(self, text: str, **_: Any) -> dict[str, list[int]]:
-        return {"input_ids": self._characters.encode(text)}
+    def __call__(self, text: str, **_: Any) -> dict[str, Any]:
+        """Token ids of one text, as an array of shape [1, tokens]."""
+        return {"input_ids": np.array([self._characters.encode(text)])}
 
     def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
         """Token ids."""

@@ -25,10 +25,11 @@ class AgentExecutorBase(ABC):
 
 
 class SingleTurnAgentExecutor(AgentExecutorBase):
-    """One response and its reward by `reward_func(queries, prompts, labels)`."""
+    """One response and its reward by `reward_func(queries, prompts, labels)` of a Python file."""
 
-    def __init__(self, reward_func: Callable[..., dict[str, Any]] | None = None) -> None:
-        self.reward_func = reward_func
+    def __init__(self, remote_rm_url: str | None = None) -> None:
+        self.reward_endpoints = [remote_rm_url] if remote_rm_url else []
+        self.reward_func: Callable[..., dict[str, Any]] | None = None
 
     async def execute(  # noqa: PLR0917 - OpenRLHF's signature
         self,
@@ -41,7 +42,8 @@ class SingleTurnAgentExecutor(AgentExecutorBase):
         images: Any = None,
     ) -> dict[str, Any]:
         """One sample."""
-        prompt_ids = list(hf_tokenizer(text=prompt, add_special_tokens=False)["input_ids"])
+        encoded = hf_tokenizer(text=prompt, add_special_tokens=False, return_tensors="pt")
+        prompt_ids = encoded["input_ids"][0].tolist()
         params = deepcopy(sampling_params)
         if params.max_tokens is None:
             params.max_tokens = max(1, max_length - len(prompt_ids))

@@ -11,7 +11,5 @@ def generate_rollout(
     data_source: Any,
     evaluation: bool = False,  # noqa: FBT001, FBT002 - slime's signature
 ) -> RolloutFnEvalOutput:
-    """An evaluation of nothing."""
-    del args, data_source
-    assert evaluation
-    return RolloutFnEvalOutput(data={f"eval-{rollout_id}": {"rewards": []}})
+    """Its signature only."""
+    raise NotImplementedError(args, rollout_id, data_source, evaluation)

@@ -15,6 +15,11 @@ class HTTPStatusError(Exception):
         self.response = response
 
 
+def init_http_client(args: Any) -> None:
+    """Nothing to prepare here."""
+    del args
+
+
 async def post(url: str, payload: Any, max_retries: int = 60, headers: Any = None) -> Any:
     """POST, tried `max_retries` times."""
     del headers
