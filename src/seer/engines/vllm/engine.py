@@ -152,8 +152,10 @@ class VllmEngine:
         if self._is_closed:
             return
         self._is_closed = True
-        for run in self._runs:
+        runs = list(self._runs)
+        for run in runs:
             run.cancel()
+        await asyncio.gather(*runs, return_exceptions=True)  # each aborts its request
         await asyncio.to_thread(partial(self._llm.shutdown, timeout=0))
 
     # ---------------------------------------------------------------- one chunk

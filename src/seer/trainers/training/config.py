@@ -80,7 +80,7 @@ MAY_DIFFER = frozenset(
         *("eval_every", "checkpoint_every", "keep_checkpoints"),
         *("instances", "kv_tokens", "max_running", "pool_bytes", "reward_workers"),
         *("policy", "chunk_size", "max_spread", "pull_gap_tokens"),
-        *("drafting", "warm_start", "baseline", "check_share"),
+        *("drafting", "warm_start", "baseline", "check_share", "allow_untried_vllm"),
     }
 )
 """Settings that a resumed run may change: in float32 none of them changes what is learned."""
@@ -104,6 +104,12 @@ class TrainConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         str, about("float32, or bfloat16 (the trainer's weights stay float32); also the rollout's")
     ] = "float32"
     device: Annotated[str, about("cpu or cuda")] = "cpu"
+    engine: Annotated[
+        Literal["local", "vllm"], about("what generates: local, or vllm where it is installed")
+    ] = "local"
+    allow_untried_vllm: Annotated[
+        bool, about("go on with a vLLM release that Seer was not tried with")
+    ] = False
 
     steps: Annotated[int, about("optimiser steps, each with a rollout of its own")] = 100
     group_size: Annotated[int, about("responses for each prompt")] = 8

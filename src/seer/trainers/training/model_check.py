@@ -5,8 +5,11 @@ from typing import Any
 
 from seer.engines.local.model_config import read_model_config
 from seer.engines.local.spec import LocalSpec
+from seer.engines.vllm.spec import VllmSpec
+from seer.engines.vllm.versions import check_vllm
 from seer.errors import EngineFailure, InvalidInput
 from seer.rollout.controller_config import check_fits
+from seer.rollout.engine import EngineSpec
 from seer.rollout.prompts import encode_prompts
 from seer.trainers.training.config import TrainConfig
 from seer.trainers.training.items import ItemSet
@@ -27,14 +30,30 @@ def check_installed(config: TrainConfig) -> None:
             raise InvalidInput("log", name, f"needs it: pip install {name}")
 
 
-def engine_spec(config: TrainConfig, model: str) -> LocalSpec:
-    """The engine of the rollout. Raises InvalidInput on a bad setting."""
+def engine_spec(config: TrainConfig, model: str) -> LocalSpec | VllmSpec:
+    """The engine of the rollout. Raises InvalidInput on a bad setting, EngineFailure without it."""
+    if config.engine == "vllm":
+        return _vllm_spec(config, model)
     return LocalSpec(
         model=model,
         dtype=config.dtype,
         device=config.device,
         kv_tokens=config.kv_tokens,
         max_running_requests=config.max_running,
+    )
+
+
+def _vllm_spec(config: TrainConfig, model: str) -> VllmSpec:
+    if config.device not in ("cpu", "cuda"):
+        raise InvalidInput("device", config.device, "allowed with vllm: cpu, cuda")
+    check_vllm(config.device, allow_untried=config.allow_untried_vllm)
+    return VllmSpec(
+        model=model,
+        dtype=config.dtype,
+        device=config.device,
+        kv_tokens=config.kv_tokens,
+        max_running_requests=config.max_running,
+        allow_untried=config.allow_untried_vllm,
     )
 
 
@@ -69,7 +88,7 @@ def check_tokenizer(model: str, tokenizer: Any) -> None:
         )
 
 
-def check_prompts(spec: LocalSpec, items: ItemSet, max_tokens: int) -> None:
+def check_prompts(spec: EngineSpec, items: ItemSet, max_tokens: int) -> None:
     """Raise InvalidInput when a prompt with its response fits neither context nor KV memory."""
     info = spec.describe()
     prompts = [item.messages for item in (*items.train, *items.held_out)]

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seer.engines.local.spec import LocalSpec
 from seer.engines.process import ProcessSpec
 from seer.errors import SeerError
 from seer.kvpool.pool import PoolConfig
 from seer.rollout.config import RolloutConfig
+from seer.rollout.engine import EngineSpec
 from seer.scheduling.placement import PlacementConfig
 from seer.trainers.on_policy import OnPolicyCheck
 from seer.trainers.training.checkpoints import Checkpoint, complete_checkpoints, remove_incomplete
@@ -110,7 +110,7 @@ def _prepare(config: TrainConfig, model: str) -> _Prepared:
     )
 
 
-def _rollout_config(config: TrainConfig, spec: LocalSpec) -> RolloutConfig:
+def _rollout_config(config: TrainConfig, spec: EngineSpec) -> RolloutConfig:
     return RolloutConfig(
         engine=ProcessSpec(inner=spec),
         num_instances=config.instances,
