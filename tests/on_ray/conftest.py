@@ -1,4 +1,4 @@
-"""Ray on this machine: one for all tests of the directory that do not bring their own."""
+"""Ray on this machine: one for all tests of a module that asks for it."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ import pytest
 ray = pytest.importorskip("ray")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def local_ray() -> Iterator[None]:
     """A connection that rollouts use and leave as it is."""
     ray.init(

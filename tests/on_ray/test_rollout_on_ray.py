@@ -62,18 +62,18 @@ async def _generate(rollout: Rollout) -> list[GroupResult]:
     return await rollout.generate(PROMPTS, group_size=GROUP_SIZE, sampling=SAMPLING)
 
 
-def _check_texts(groups: list[GroupResult]) -> None:
-    assert len(groups) == len(PROMPTS)
+def _check_texts(groups: list[GroupResult], num_groups: int = len(PROMPTS)) -> None:
+    assert len(groups) == num_groups
     for i, group in enumerate(groups):
         for completion in group.completions:
             expected = scripted_output(SPEC.shape, SAMPLING.seed, i, completion.member)
             assert completion.output_token_ids == expected[: SAMPLING.max_tokens]
 
 
-def _check_trace(trace: Path) -> None:
+def _check_trace(trace: Path, num_groups: int = len(PROMPTS)) -> None:
     actions = [action for record in read_trace(trace) for action in record.actions]
     finished = Counter(a.request_id for a in actions if isinstance(a, FinishRequest))
-    assert len(finished) == len(PROMPTS) * GROUP_SIZE
+    assert len(finished) == num_groups * GROUP_SIZE
     assert set(finished.values()) == {1}
     assert replay(trace) > 0
 
@@ -99,6 +99,28 @@ def test_an_actor_that_is_killed_is_an_instance_lost(tmp_path: Path) -> None:
     assert (lost, is_new) == (1, True)
     _check_texts(groups)
     _check_trace(trace)
+
+
+def test_kills_again_and_again_cost_no_request_and_no_token(tmp_path: Path) -> None:
+    """One instance after the other; all requests end once, with the tokens of none killed."""
+    trace = tmp_path / "trace.jsonl"
+    prompts = [f"Prompt number {i}" for i in range(60)]
+    num_kills = 3
+
+    async def run() -> tuple[list[GroupResult], int]:
+        async with Rollout(_config(num_instances=3, trace_path=trace)) as rollout:
+            work = asyncio.create_task(
+                rollout.generate(prompts, group_size=GROUP_SIZE, sampling=SAMPLING)
+            )
+            for kill in range(num_kills):
+                await _after(rollout, 3000 * (kill + 1))
+                os.kill(_engine(rollout, kill).pid, signal.SIGKILL)
+            return await work, rollout.metrics().instances_lost
+
+    groups, lost = asyncio.run(run())
+    assert lost == num_kills
+    _check_texts(groups, len(prompts))
+    _check_trace(trace, len(prompts))
 
 
 def test_instances_join_and_leave_while_a_rollout_runs(tmp_path: Path) -> None:

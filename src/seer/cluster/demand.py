@@ -38,7 +38,7 @@ def check_demand(
 ) -> None:
     """Raise InvalidInput, saying what is asked and what is there, unless it can be placed.
 
-    `nodes` are the free resources of the nodes. An instance lies on one node as a whole.
+    `nodes` are the resources of each node, in all or free. An instance lies on one node as a whole.
     """
     free = Resources(cpus=sum(n.cpus for n in nodes), gpus=sum(n.gpus for n in nodes))
     there = "; ".join(str(node) for node in nodes) or "nothing"
@@ -53,8 +53,8 @@ def check_demand(
     raise InvalidInput(
         "cluster",
         wanted,
-        f"there is room for {min(num_fitting, num_instances)} such instances; free on "
-        f"{len(nodes)} nodes: {there}; take fewer instances, a smaller instance_cpus or "
+        f"there is room for {min(num_fitting, num_instances)} such instances on {len(nodes)} nodes "
+        f"with {there}; take fewer instances, a smaller instance_cpus or "
         "instance_gpus, or a larger cluster",
     )
 

@@ -89,6 +89,7 @@ class Driver:
         self._held_back: dict[int, deque[_Held]] = {i: deque() for i in fleet.placed}
         self._ended_chunks: list[ChunkFinished] = []
         self._num_restarting = 0
+        self._relaunches: set[asyncio.Task[bool]] = set()
         self._is_shut_down = False
         self._origin = time.monotonic()
 
@@ -121,8 +122,10 @@ class Driver:
             await engine.close()
 
     def shut_down(self) -> None:
-        """Begin nothing more; what the engines lose from now on is not restarted."""
+        """Begin nothing more; what is lost is not restarted, nor waited for where it was to be."""
         self._is_shut_down = True
+        for relaunch in self._relaunches:
+            relaunch.cancel()
 
     def notice_loss(self, instance_id: int) -> None:
         """An instance has turned out to be gone: tell the controller, then restart it."""
@@ -301,12 +304,19 @@ class Driver:
         self._leave(placed, on_purpose=False)
         await engine.close()
         if self._restart_instances:
-            is_back = await self._fleet.relaunch(instance_id)
+            is_back = await self._relaunch(instance_id)
             self._num_restarting -= 1
             if is_back and placed.engine is not None:
                 self.handle(InstanceJoined(instance_id=instance_id, info=placed.engine.info))
         if self._fleet.num_alive + self._num_restarting == 0:
             self._on_failure(InstanceLost(instance_id, "and no instance is left"))
+
+    async def _relaunch(self, instance_id: int) -> bool:
+        """Start it again; cancelled with whoever waits when the driver is shut down."""
+        relaunch = self._tasks.create_task(self._fleet.relaunch(instance_id))
+        self._relaunches.add(relaunch)
+        relaunch.add_done_callback(self._relaunches.discard)
+        return await relaunch
 
     def _leave(self, placed: Placed, *, on_purpose: bool) -> None:
         """Keep what an instance's chunks have reported, and tell the controller that it is gone."""

@@ -32,10 +32,10 @@ def test_what_fits_is_taken(
     ("count", "each", "services", "nodes", "message"),
     [
         (3, ONE, 0, [Resources(cpus=2)], "3 instances of 1 CPUs and 0 GPUs each"),
-        (3, ONE, 0, [Resources(cpus=2)], "room for 2 such instances; free on 1 nodes: 2 CPUs"),
+        (3, ONE, 0, [Resources(cpus=2)], "room for 2 such instances on 1 nodes with 2 CPUs"),
         (2, ONE, 1, [Resources(cpus=2)], "and 1 x 0.01 CPUs for draft servers and pool nodes"),
         (1, GPU, 0, [Resources(cpus=3, gpus=8), Resources(cpus=64)], "room for 0 such instances"),
-        (1, ONE, 0, [], "free on 0 nodes: nothing"),
+        (1, ONE, 0, [], "on 0 nodes with nothing"),
     ],
 )
 def test_what_does_not_fit_is_refused(

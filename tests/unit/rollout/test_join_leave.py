@@ -203,3 +203,34 @@ def test_a_session_that_ends_waits_for_no_room() -> None:
             await asyncio.sleep(0)
 
     asyncio.run(run())
+
+
+def test_a_session_that_ends_waits_for_no_instance_that_does_not_come_back() -> None:
+    """Its room may be gone with its node, and may never return."""
+
+    class Forgetful(GrowingSite):
+        num_launches = 0
+
+        async def launch(self, setup: InstanceSetup) -> Engine:
+            self.num_launches += 1
+            if self.num_launches > 2:
+                await asyncio.Event().wait()
+            return await super().launch(setup)
+
+    class ForgetfulSpec(msgspec.Struct, frozen=True):
+        @asynccontextmanager
+        async def open(self, plan: SitePlan) -> AsyncIterator[Site]:
+            yield Forgetful(plan, 0, ())
+
+    async def run() -> list[GroupResult]:
+        async with asyncio.timeout(30), Rollout(_config(site=ForgetfulSpec())) as rollout:
+            engine = rollout._fleet.placed[0].engine
+            assert engine is not None
+            work = asyncio.create_task(
+                rollout.generate(PROMPTS, group_size=GROUP_SIZE, sampling=SAMPLING)
+            )
+            await _after(rollout, 100)
+            await engine.close()
+            return await work
+
+    _check_texts(asyncio.run(run()))

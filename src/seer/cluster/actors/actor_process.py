@@ -55,7 +55,7 @@ class ActorProcess:
 
 
 async def located(actor: Any, limit_s: float) -> Whereabouts:
-    """Where an actor has come up. Raises EngineFailure, with it killed, when it does not."""
+    """Where an actor has come up. Raises EngineFailure when it does not; no other try is left."""
     try:
         async with asyncio.timeout(limit_s):
             where: Whereabouts = await actor.where.remote()
@@ -63,4 +63,7 @@ async def located(actor: Any, limit_s: float) -> Whereabouts:
         ray.kill(actor)
         why = " ".join(str(error).split()) or f"not within {limit_s:g} s"
         raise EngineFailure(f"an actor did not start: {why}") from error
+    except asyncio.CancelledError:
+        ray.kill(actor)
+        raise
     return where

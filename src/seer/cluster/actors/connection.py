@@ -25,6 +25,9 @@ async def connected(address: str | None) -> AsyncIterator[None]:
     address that does not answer, EngineFailure when Ray does not start here.
     """
     if ray.is_initialized():
+        current = ray.get_runtime_context().gcs_address
+        if address not in {None, current}:
+            raise InvalidInput("ray_address", address, f"this process is connected to {current}")
         yield
         return
     address = address or os.environ.get(ADDRESS_VARIABLE)
@@ -60,6 +63,15 @@ def free_resources() -> list[Resources]:
     return [
         Resources(cpus=found.get("CPU", 0.0), gpus=found.get("GPU", 0.0))
         for found in (per_node.get(node_id, {}) for node_id in alive)
+    ]
+
+
+def all_resources() -> list[Resources]:
+    """What each node that is alive has in all."""
+    return [
+        Resources(cpus=node["Resources"].get("CPU", 0.0), gpus=node["Resources"].get("GPU", 0.0))
+        for node in ray.nodes()
+        if node["Alive"]
     ]
 
 

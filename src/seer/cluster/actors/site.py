@@ -1,6 +1,7 @@
 """A session's place on a Ray cluster."""
 
-import logging
+import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -8,7 +9,7 @@ import msgspec
 import ray
 
 from seer.cluster.actors.actor_process import ActorProcess
-from seer.cluster.actors.connection import connected, free_resources
+from seer.cluster.actors.connection import all_resources, connected, free_resources
 from seer.cluster.actors.draft_servers import DraftServerOnRay, draft_servers
 from seer.cluster.actors.placing import Place, Reservation
 from seer.cluster.actors.pool_nodes import make_pool
@@ -17,15 +18,15 @@ from seer.cluster.ray_cluster import RayCluster
 from seer.drafting.sharded_server import SEPARATOR
 from seer.engines.channel import Channel
 from seer.engines.process import ProcessSpec
-from seer.errors import EngineFailure, SeerError
+from seer.errors import EngineFailure, InvalidInput, SeerError
 from seer.kvpool.pool import PoolOwner, Spilled
 from seer.kvpool.pool_node import is_pool_nodes
 from seer.rollout.engine import Engine, InstanceSetup
 from seer.rollout.site import Site, SitePlan
 from seer.types import PoolAddress
 
-logger = logging.getLogger(__name__)
-
+_FREEING_LIMIT_S = 10.0
+_FREEING_POLL_S = 0.2
 _SERVICE = Resources(cpus=SERVICE_CPUS)
 
 
@@ -36,8 +37,7 @@ async def open_site(cluster: RayCluster, plan: SitePlan) -> AsyncIterator[Site]:
         await stack.enter_async_context(connected(cluster.address))
         num_most = max(plan.num_instances, cluster.max_instances or 0)
         num_servers = cluster.draft_servers if plan.wants_draft_server and num_most > 1 else 0
-        num_services = num_servers + (cluster.pool_nodes or 0)
-        check_demand(plan.num_instances, cluster.instance, num_services, free_resources())
+        await _check_room(cluster, plan, num_servers + (cluster.pool_nodes or 0))
         site = _RaySite(cluster, plan, ray.util.get_node_ip_address())
         stack.callback(site.remove_reservations)
         await site.reserve_instances()
@@ -51,6 +51,24 @@ async def open_site(cluster: RayCluster, plan: SitePlan) -> AsyncIterator[Site]:
             make_pool(plan, places, is_shared=site.is_all_here)
         )
         yield site
+
+
+async def _check_room(cluster: RayCluster, plan: SitePlan, num_services: int) -> None:
+    """Raise InvalidInput unless all could be placed.
+
+    Ray hears some time later of what a session that has just ended gave back: what would fit into
+    the whole cluster gets a few seconds to fit into what is free.
+    """
+    check_demand(plan.num_instances, cluster.instance, num_services, all_resources())
+    try:
+        async with asyncio.timeout(_FREEING_LIMIT_S):
+            while True:
+                with contextlib.suppress(InvalidInput):
+                    nodes = free_resources()
+                    return check_demand(plan.num_instances, cluster.instance, num_services, nodes)
+                await asyncio.sleep(_FREEING_POLL_S)
+    except TimeoutError:
+        check_demand(plan.num_instances, cluster.instance, num_services, free_resources())
 
 
 class _RaySite:
@@ -128,7 +146,7 @@ class _RaySite:
         try:
             hello = self._hosting.hello(setup, channel.address)
             actor = await ActorProcess.start(place, hello, limit_s)
-        except SeerError:
+        except (SeerError, asyncio.CancelledError):
             channel.close()
             raise
         return await self._hosting.engine_in(actor, channel, setup.instance_id)
