@@ -8,7 +8,6 @@ import pytest
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random Qwen3 in float32: its heads are 32 wide, the least that vLLM's kernels take."""
-    models = pytest.importorskip("support.tiny_models", exc_type=ImportError)
-    path = tmp_path_factory.mktemp("tiny")
-    models.make_tiny_model("qwen3", path)
+    models = pytest.importorskip("support.tiny_tokenizer", exc_type=ImportError)
+    path: Path = models.make_tiny_model_directory(tmp_path_factory.mktemp("tiny"), "qwen3")
     return path

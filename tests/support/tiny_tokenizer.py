@@ -10,9 +10,9 @@ from support.tiny_models import VOCAB, make_tiny_model
 PRINTABLE = [chr(code) for code in range(32, 127)]
 
 
-def make_tiny_model_directory(directory: Path) -> Path:
-    """A tiny llama with a tokenizer, in Hugging Face format."""
-    make_tiny_model("llama", directory)
+def make_tiny_model_directory(directory: Path, name: str = "llama") -> Path:
+    """A tiny model (one of TINY_MODELS) with a tokenizer, in Hugging Face format."""
+    make_tiny_model(name, directory)
     names = ["<unk>", "<end>", *PRINTABLE]
     names += [f"<{number}>" for number in range(VOCAB - len(names))]
     vocabulary = {name: number for number, name in enumerate(names)}
