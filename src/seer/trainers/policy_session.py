@@ -8,6 +8,7 @@ from seer.rollout.config import RolloutConfig
 from seer.rollout.metrics import RolloutMetrics
 from seer.rollout.prompts import PromptItem
 from seer.rollout.results import GroupResult
+from seer.rollout.rollout import OnProgress
 from seer.rollout.sync import SyncRollout
 from seer.trainers.policy_sync import PolicySync
 from seer.trainers.trl_trainer import Trainer
@@ -21,8 +22,14 @@ class PolicySession:
     It ends when it is closed, or with the interpreter: a trainer that is let go of ends nothing.
     """
 
-    def __init__(self, config: RolloutConfig, weights_dir: Path | None) -> None:
+    def __init__(
+        self,
+        config: RolloutConfig,
+        weights_dir: Path | None,
+        on_progress: OnProgress | None = None,
+    ) -> None:
         self._config = config
+        self._on_progress = on_progress
         self._files = WeightFiles(weights_dir)
         self._sync = PolicySync(self._files)
         self._rollout: SyncRollout | None = None
@@ -45,7 +52,10 @@ class PolicySession:
     ) -> list[GroupResult]:
         """Groups in the order of the prompts; `on_group` gets each when it is finished."""
         groups = []
-        for group in self._open().stream(prompts, group_size=group_size, sampling=sampling):
+        stream = self._open().stream(
+            prompts, group_size=group_size, sampling=sampling, on_progress=self._on_progress
+        )
+        for group in stream:
             if on_group is not None:
                 on_group(group)
             groups.append(group)

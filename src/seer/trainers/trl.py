@@ -21,6 +21,7 @@ from seer.engines.process import ProcessSpec
 from seer.rollout.config import RolloutConfig
 from seer.rollout.prompts import Prompt, PromptItem
 from seer.rollout.results import GroupResult
+from seer.rollout.rollout import OnProgress
 from seer.trainers.draw_seeds import DrawSeeds
 from seer.trainers.engine_fit import check_fit, local_spec
 from seer.trainers.on_policy import Difference, OnPolicyCheck
@@ -54,6 +55,7 @@ class SeerRollout:
         *,
         sampling: SamplingParams | None = None,
         on_group: OnGroup | None = None,
+        on_progress: OnProgress | None = None,
         weights_dir: Path | None = None,
         check: OnPolicyCheck | None = None,
     ) -> None:
@@ -62,8 +64,9 @@ class SeerRollout:
         `sampling` None: the trainer's own (temperature, filters, max_completion_length, seed, end
         tokens). `on_group` is called in the trainer's thread with each group as soon as it is
         finished, while others still generate; its `prompt_id` is the number of the group in the
-        batch, and `metadata["prompt"]` the prompt as TRL gave it. `weights_dir`: where weights are
-        written; None: shared memory if it has room, else the temporary directory. `check` None:
+        batch, and `metadata["prompt"]` the prompt as TRL gave it. `on_progress` gets
+        the rollout's state, on its thread, ten times a second at most. `weights_dir`: where weights
+        are written; None: shared memory if it has room, else the temporary directory. `check` None:
         `OnPolicyCheck()`, every row.
         """
         self.iteration: IterationReport | None = None
@@ -73,7 +76,7 @@ class SeerRollout:
         self._sampling = sampling
         self._on_group = on_group
         self._check = check or OnPolicyCheck()
-        self._session = PolicySession(config, weights_dir)
+        self._session = PolicySession(config, weights_dir, on_progress)
         self._seeds = DrawSeeds()
         self._fits: object = None
         """The model that has been compared with the engine's."""

@@ -66,6 +66,7 @@ MINIMUM = {
     "checkpoint_every": 1,
     "keep_checkpoints": 1,
     "sample_prompts": 0,
+    "metrics_port": 1,
 }
 """Least allowed values of whole numbers."""
 
@@ -77,6 +78,7 @@ FINITE = ("beta", "format_bonus", "reward_on_error", "eval_temperature")
 MAY_DIFFER = frozenset(
     {
         *("steps", "out", "resume", "log", "sample_prompts"),
+        *("metrics_port", "metrics_host"),
         *("eval_every", "checkpoint_every", "keep_checkpoints"),
         *("instances", "kv_tokens", "max_running", "pool_bytes", "reward_workers"),
         *("policy", "chunk_size", "max_spread", "pull_gap_tokens"),
@@ -186,6 +188,10 @@ class TrainConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         list[str],
         about("tensorboard, wandb, besides the console and metrics.jsonl (repeatable)"),
     ] = []
+    metrics_port: Annotated[
+        int | None, about("serve figures for Prometheus at this port while it runs")
+    ] = None
+    metrics_host: Annotated[str, about("address on which metrics_port listens")] = "127.0.0.1"
     sample_prompts: Annotated[
         int | None, about("prompts a step whose responses are saved (default: all)")
     ] = None

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from seer.engines.process import ProcessSpec
 from seer.errors import SeerError
 from seer.kvpool.pool import PoolConfig
+from seer.monitoring.endpoint import MetricsPage
 from seer.rollout.config import RolloutConfig
 from seer.rollout.engine import EngineSpec
 from seer.scheduling.placement import PlacementConfig
@@ -83,12 +84,16 @@ def train(config: TrainConfig, model: str, report: Report) -> Path:
     """
     run = _prepare(config, model)
     with ExitStack() as stack:
+        page = None
+        if config.metrics_port is not None:
+            served = MetricsPage.served(config.metrics_host, config.metrics_port)
+            page = stack.enter_context(served)
         pool = stack.enter_context(_reward_pool(run))
         claim_out_dir(config)
         last_step = run.first_step if run.checkpoint else BEFORE_TRAINING
         files = RunFiles(run.out, last_step)
         stack.callback(files.close)
-        trainer, callback = _set_up(run, pool, files, report, stack)
+        trainer, callback = _set_up(run, pool, files, report, stack, page=page)
         _carry_out(run, trainer, callback)
     return run.out / MODEL_NAME
 
@@ -141,7 +146,13 @@ def _reward_pool(run: _Prepared) -> RewardPool:
 
 
 def _set_up(
-    run: _Prepared, pool: RewardPool, files: RunFiles, report: Report, stack: ExitStack
+    run: _Prepared,
+    pool: RewardPool,
+    files: RunFiles,
+    report: Report,
+    stack: ExitStack,
+    *,
+    page: MetricsPage | None,
 ) -> tuple["SeerTrainer", "RunCallback"]:
     """Load the model and make the trainer, with the rollout that `stack` will close."""
     from seer.trainers.training.grpo import (  # noqa: PLC0415 - heavy, optional
@@ -157,7 +168,10 @@ def _set_up(
     hooks = StepHooks(config, schedule, book, files)
     rollout = stack.enter_context(
         SeerRollout(
-            run.rollout, on_group=hooks.on_group, check=OnPolicyCheck(share=config.check_share)
+            run.rollout,
+            on_group=hooks.on_group,
+            on_progress=page.show if page else None,
+            check=OnPolicyCheck(share=config.check_share),
         )
     )
     callback = RunCallback(
