@@ -29,9 +29,9 @@ class Place:
 
     @property
     def node_id(self) -> str:
-        """The node on which it lies; it may move when the node dies."""
+        """The node on which it lies; it moves when the node dies, and is nowhere ("") until then."""
         table: dict[str, Any] = placement_group_table(self.group)
-        return str(table["bundles_to_node_id"][self.index])
+        return str(table["bundles_to_node_id"].get(self.index, ""))
 
     def create(self, role: type, *arguments: object) -> Any:
         """Create an actor there, of a class that the nodes can import; returns its handle."""
@@ -65,8 +65,14 @@ class Reservation:
 
     async def ready(self) -> None:
         """Wait until all bundles are reserved."""
-        while not await asyncio.to_thread(self._group.wait, _POLL_S):
-            pass
+        is_ready = False
+        while not is_ready:
+            asked = asyncio.ensure_future(asyncio.to_thread(self._group.wait, _POLL_S))
+            try:
+                is_ready = await asyncio.shield(asked)
+            except asyncio.CancelledError:
+                await asyncio.wait({asked})  # Ray must not be shut down under the thread
+                raise
 
     def remove(self) -> None:
         """Give the room back; actors in it are killed."""
