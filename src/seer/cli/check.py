@@ -138,7 +138,9 @@ def _keep(spec: VllmSpec, settings: CheckSettings, report: CheckReport) -> None:
 def _spec(settings: CheckSettings) -> LocalSpec | VllmSpec:
     """The engine, checked before the default model is prepared for it."""
     spec = _vllm_spec(settings) if settings.engine == VLLM else _local_spec(settings)
-    return msgspec.structs.replace(spec, model=model_dir(settings.model))
+    spec = msgspec.structs.replace(spec, model=model_dir(settings.model))
+    spec.describe()  # refuses a bad model before anything is started
+    return spec
 
 
 def _local_spec(settings: CheckSettings) -> LocalSpec:
