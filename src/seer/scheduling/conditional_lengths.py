@@ -10,9 +10,10 @@ iteration, by expectation maximisation as requests finish.
 """
 
 import math
-from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 
+from seer.scheduling.group_knowledge import Alike, Crowd, GroupKnowledge
 from seer.scheduling.level_grid import Level, LevelGrid
 from seer.scheduling.lognormal import expected_beyond, hazard, quantile_beyond
 from seer.types import GroupSpec, RequestId
@@ -26,44 +27,6 @@ REFIT_GROWTH = 1.25
 RELEVANT_GROWTH = 1.1
 """A member under way that has grown by less tells hardly more of its group than before."""
 _FAR_BELOW = -6.0
-
-
-@dataclass(slots=True)
-class _Group:
-    """What is known of one group."""
-
-    max_tokens: int
-    prior_log: float | None
-    finished_logs: list[float] = field(default_factory=list)
-    longer_than: dict[int, int] = field(default_factory=dict)
-    """Members known to be longer than this: those under way, and those that the limit has cut."""
-    weighed: dict[int, int] = field(default_factory=dict)
-    """What members under way had when the level was last worked out because of them."""
-    level: Level | None = None
-    """None: to be computed."""
-    quantiles: dict[tuple[int, float], float] = field(default_factory=dict)
-    """At this level, by least length and share: what siblings have asked for already."""
-
-    @property
-    def num_known(self) -> int:
-        """Members that anything is known of."""
-        return len(self.finished_logs) + len(self.longer_than)
-
-    def forget_level(self) -> None:
-        """What is known of it has changed."""
-        self.level = None
-        self.quantiles.clear()
-
-
-class Alike(NamedTuple):
-    """All that is known of a group with one member under way at most, and none finished."""
-
-    max_tokens: int
-    prior_log: float | None
-    member: int | None
-    """Who is under way."""
-    num_generated: int
-    """What that member has."""
 
 
 @dataclass(slots=True)
@@ -82,11 +45,12 @@ class ConditionalEstimator:
     """Expected length given what is known. News of a group cost O(its members)."""
 
     def __init__(self) -> None:
-        self._groups: dict[int, _Group] = {}
+        self._groups: dict[int, GroupKnowledge] = {}
+        self._crowds: dict[Alike, Crowd] = {}
+        self._apart: dict[int, None] = {}
+        """Groups in no crowd."""
         self._grids: dict[float | None, LevelGrid] = {}
         """By prior; until the next fit."""
-        self._tails: dict[tuple[float, int], float] = {}
-        """Squared deviations by level and bound; until the next fit."""
         self._past = _Sums()
         """Of groups that are complete."""
         self._mean = 0.0
@@ -108,14 +72,21 @@ class ConditionalEstimator:
         return self._tau
 
     @property
-    def group_ids(self) -> list[int]:
-        """Groups that are not complete, in the order in which they came."""
-        return list(self._groups)
+    def crowds(self) -> Mapping[Alike, Crowd]:
+        """Groups of which hardly anything is known, and which are alike in that."""
+        return self._crowds
+
+    @property
+    def groups_apart(self) -> Collection[int]:
+        """The other groups that are not complete."""
+        return self._apart
 
     def add_group(self, group: GroupSpec) -> None:
         """Nothing is known yet but the limit, and perhaps an earlier iteration."""
         prior = math.log(group.prior_tokens) if group.prior_tokens else None
-        self._groups[group.group_id] = _Group(group.max_tokens, prior)
+        known = GroupKnowledge(group.max_tokens, prior)
+        self._groups[group.group_id] = known
+        self._join(group.group_id, known)
         if not self._num_finished:
             self._mean = math.log(group.max_tokens) - 1.0
             self._grids.clear()
@@ -125,42 +96,38 @@ class ConditionalEstimator:
         group = self._groups[request_id.group]
         if not num_generated:
             return False
+        self._leave(request_id.group, group)
         group.longer_than[request_id.member] = num_generated
-        if num_generated <= RELEVANT_GROWTH * group.weighed.get(request_id.member, 0):
-            return False
-        group.weighed[request_id.member] = num_generated
-        group.forget_level()
-        return True
+        is_news = num_generated > RELEVANT_GROWTH * group.weighed.get(request_id.member, 0)
+        if is_news:
+            group.weighed[request_id.member] = num_generated
+            group.conclusions.forget()
+        self._join(request_id.group, group)
+        return is_news
 
     def finished(self, request_id: RequestId, num_tokens: int) -> None:
         """One length more, or one more that the limit has cut."""
         group = self._groups[request_id.group]
+        self._leave(request_id.group, group)
         if num_tokens >= group.max_tokens:
             group.longer_than[request_id.member] = num_tokens
         else:
             group.longer_than.pop(request_id.member, None)
             group.finished_logs.append(math.log(max(num_tokens, 1)))
-        group.forget_level()
+        group.conclusions.forget()
+        self._join(request_id.group, group)
         self._num_finished += 1
         if self._num_finished >= self._next_fit:
             self._next_fit = self._num_finished * REFIT_GROWTH
             self._fit()
 
-    def alike(self, group_id: int) -> Alike | None:
-        """What is known of a group of which hardly anything is; None: more than that.
-
-        Equal values of two groups mean equal estimates of members with equally many tokens.
-        """
-        group = self._groups[group_id]
-        if group.finished_logs or len(group.longer_than) > 1 or group.longer_than != group.weighed:
-            return None
-        member, least = next(iter(group.longer_than.items()), (None, 0))
-        return Alike(group.max_tokens, group.prior_log, member, least)
-
     def remove_group(self, group_id: int) -> None:
         """Forget it, but for what it teaches about the others."""
         group = self._groups.pop(group_id, None)
-        if group is not None and group.num_known:
+        if group is None:
+            return
+        self._leave(group_id, group)
+        if group.num_known:
             self._add_moments(self._past, group)
 
     def estimate(self, request_id: RequestId) -> float:
@@ -173,32 +140,34 @@ class ConditionalEstimator:
     def quantile(self, request_id: RequestId, share: float) -> float:
         """Tokens that an unfinished request stays below with probability `share`."""
         group, least, mean, sigma = self._predictive(request_id)
-        known = group.quantiles.get((least, share))
+        quantiles = group.conclusions.quantiles
+        known = quantiles.get((least, share))
         if known is None:
             known = min(quantile_beyond(mean, sigma, least, share), float(group.max_tokens))
-            group.quantiles[least, share] = known
+            quantiles[least, share] = known
         return known
 
-    def _predictive(self, request_id: RequestId) -> tuple[_Group, int, float, float]:
+    def _predictive(self, request_id: RequestId) -> tuple[GroupKnowledge, int, float, float]:
         """Group, least length, and mean and deviation of the log length before that cut."""
         group = self._groups[request_id.group]
         level = self._level(group)
         sigma = math.sqrt(level.variance + self._sigma**2)
         return group, group.longer_than.get(request_id.member, 0), level.mean, sigma
 
-    def _level(self, group: _Group) -> Level:
-        if group.level is None:
-            group.level = self._posterior(group)
-        return group.level
+    def _level(self, group: GroupKnowledge) -> Level:
+        conclusions = group.conclusions
+        if conclusions.level is None:
+            conclusions.level = self._posterior(group)
+        return conclusions.level
 
-    def _posterior(self, group: _Group) -> Level:
+    def _posterior(self, group: GroupKnowledge) -> Level:
         grid = self._grids.get(group.prior_log)
         if grid is None:
             grid = LevelGrid(*self._group_prior(group), self._sigma)
             self._grids[group.prior_log] = grid
         return grid.level(group.finished_logs, list(group.longer_than.values()))
 
-    def _group_prior(self, group: _Group) -> tuple[float, float]:
+    def _group_prior(self, group: GroupKnowledge) -> tuple[float, float]:
         """Mean and deviation of mu_g before this iteration's members are looked at."""
         if group.prior_log is None:
             return self._mean, self._tau
@@ -207,41 +176,62 @@ class ConditionalEstimator:
         mean = (self._mean * self._tau**-2 + level * PRIOR_SIGMA**-2) / precision
         return mean, precision**-0.5
 
+    def _leave(self, group_id: int, group: GroupKnowledge) -> None:
+        """A group goes its own way, with its own copy of what its crowd shares."""
+        if group.crowd is None:
+            self._apart.pop(group_id, None)
+            return
+        crowd = self._crowds[group.crowd]
+        del crowd.group_ids[group_id]
+        if not crowd.group_ids:
+            del self._crowds[group.crowd]
+        group.crowd = None
+        group.conclusions = crowd.conclusions.copy()
+
+    def _join(self, group_id: int, group: GroupKnowledge) -> None:
+        """A group is put where it belongs by what is known of it now."""
+        alike = group.alike()
+        if alike is None:
+            self._apart[group_id] = None
+            return
+        crowd = self._crowds.get(alike)
+        if crowd is None:
+            crowd = self._crowds[alike] = Crowd()
+        crowd.group_ids[group_id] = None
+        group.crowd = alike
+        group.conclusions = crowd.conclusions
+
     def _fit(self) -> None:
         """One step of expectation maximisation over all groups that anything is known of."""
         sums = replace(self._past)
-        for group in self._groups.values():
-            if group.num_known:
-                self._add_moments(sums, group)
+        for group_id in self._apart:
+            self._add_moments(sums, self._groups[group_id])
+        for alike, crowd in self._crowds.items():
+            if alike.num_generated:
+                group = self._groups[next(iter(crowd.group_ids))]
+                self._add_moments(sums, group, len(crowd.group_ids))
         mean = sums.level / sums.groups
         variance = sums.level_squared / sums.groups - mean * mean
         self._mean = mean
         self._tau = math.sqrt(max(MIN_TAU**2, variance))
         self._sigma = math.sqrt(max(MIN_SIGMA**2, sums.residual / sums.members))
         self._grids.clear()
-        self._tails.clear()
         self.num_fits += 1
-        for group in self._groups.values():
-            group.forget_level()
+        for group_id in self._apart:
+            self._groups[group_id].conclusions.forget()
+        for crowd in self._crowds.values():
+            crowd.conclusions.forget()
 
-    def _add_moments(self, sums: _Sums, group: _Group) -> None:
+    def _add_moments(self, sums: _Sums, group: GroupKnowledge, times: int = 1) -> None:
         """A member known only to be longer counts with the moments of the tail beyond."""
         level = self._level(group)
-        sums.groups += 1
-        sums.level += level.mean
-        sums.level_squared += level.variance + level.mean**2
-        sums.members += group.num_known
-        sums.residual += group.num_known * level.variance
+        sums.groups += times
+        sums.level += times * level.mean
+        sums.level_squared += times * (level.variance + level.mean**2)
+        sums.members += times * group.num_known
+        sums.residual += times * group.num_known * level.variance
         for length in group.finished_logs:
-            sums.residual += (length - level.mean) ** 2
+            sums.residual += times * (length - level.mean) ** 2
         for least in group.longer_than.values():
-            sums.residual += self._tail_square(level.mean, least)
-
-    def _tail_square(self, mean: float, least: int) -> float:
-        """Expected squared deviation from `mean` of a log length beyond log `least`."""
-        known = self._tails.get((mean, least))
-        if known is None:
-            z = max((math.log(least) - mean) / self._sigma, _FAR_BELOW)
-            known = self._sigma**2 * (1 + z * hazard(z))
-            self._tails[mean, least] = known
-        return known
+            z = max((math.log(least) - level.mean) / self._sigma, _FAR_BELOW)
+            sums.residual += times * self._sigma**2 * (1 + z * hazard(z))

@@ -5,7 +5,7 @@ worked out for one bound serves all groups with that prior.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from seer.scheduling.lognormal import survival
@@ -33,21 +33,11 @@ class LevelGrid:
         self._points = [centre + spread * step for step in GRID]
         self._from_bound: dict[int, list[float]] = {}
         """What a member adds of which only a bound is known, at each point."""
-        self._of_bound: dict[int, Level] = {}
-        """Posterior of a group of which one bound is known and nothing else."""
 
     def level(self, finished_logs: Sequence[float], bounds: Sequence[int]) -> Level:
         """Posterior given log lengths of finished members, and lengths that others exceed (> 0)."""
-        if finished_logs or len(bounds) > 1:
-            return self._posterior(finished_logs, bounds)
-        if not bounds:
+        if not (finished_logs or bounds):
             return self._prior
-        bound = bounds[0]
-        if bound not in self._of_bound:
-            self._of_bound[bound] = self._posterior((), bounds)
-        return self._of_bound[bound]
-
-    def _posterior(self, finished_logs: Iterable[float], bounds: Iterable[int]) -> Level:
         weights = [-step * step / 2 for step in GRID]
         sigma = self._sigma
         for length in finished_logs:

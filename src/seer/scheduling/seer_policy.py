@@ -14,7 +14,7 @@ Chunks are short against the limit: a whole chunk is reserved, and half of it is
 """
 
 from seer.scheduling.admission import chunk_tokens
-from seer.scheduling.conditional_lengths import Alike, ConditionalEstimator
+from seer.scheduling.conditional_lengths import ConditionalEstimator
 from seer.scheduling.divided_policies import (
     UNCHANGED,
     Changed,
@@ -22,6 +22,7 @@ from seer.scheduling.divided_policies import (
     Waiting,
     way_to_go_weight,
 )
+from seer.scheduling.group_knowledge import Alike
 from seer.scheduling.request_buffer import OrderKey
 from seer.types import GroupSpec, RequestId
 
@@ -106,23 +107,16 @@ class SeerPolicy(Divided):
         for all, and seldom differ from those before.
         """
         before, self._levels_alike = self._levels_alike, {}
-        moved = []
-        for group_id in self._lengths.group_ids:
-            alike = self._lengths.alike(group_id)
-            if alike is None:
-                moved.append(group_id)
-                continue
-            levels = self._levels_alike.get(alike)
-            if levels is None:
-                levels = self._levels_of(group_id, alike)
-                self._levels_alike[alike] = levels
+        moved = list(self._lengths.groups_apart)
+        for alike, crowd in self._lengths.crowds.items():
+            levels = self._levels_of(next(iter(crowd.group_ids)), alike)
+            self._levels_alike[alike] = levels
             if before.get(alike) != levels:
-                moved.append(group_id)
+                moved += crowd.group_ids
         return moved
 
     def _levels_of(self, group_id: int, alike: Alike) -> tuple[int, int]:
-        first = alike.member or 0
-        under_way, other = RequestId(group_id, first), RequestId(group_id, first + 1)
+        under_way, other = RequestId(group_id, alike.member), RequestId(group_id, alike.member + 1)
         return (
             self._level(under_way, alike.num_generated, alike.max_tokens),
             self._level(other, 0, alike.max_tokens),

@@ -69,9 +69,9 @@ def test_a_chunk_is_a_small_part_of_the_limit(policy: SeerPolicy) -> None:
 def test_a_new_fit_moves_all_groups_and_other_news_its_own(policy: SeerPolicy) -> None:
     """As keys are asked again for the groups named only."""
     assert list(policy.progressed(RequestId(2, 1), 50)) == [2]
-    assert list(policy.finished(RequestId(2, 1), 60)) == [0, 1, 2, 3]
+    assert sorted(policy.finished(RequestId(2, 1), 60)) == [0, 1, 2, 3]
     policy.remove_group(2)
-    changed = [tuple(policy.finished(RequestId(1, m), 80)) for m in range(3)]
+    changed = [tuple(sorted(policy.finished(RequestId(1, m), 80))) for m in range(3)]
     assert set(changed) <= {(1,), (0, 1, 3)}
 
 
