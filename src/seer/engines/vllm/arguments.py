@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from seer.engines.vllm.drafting.settings import VllmDrafting
+from seer.engines.vllm.kv_connector.settings import transfer_arguments
 from seer.rollout.engine import InstanceSetup
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def engine_arguments(spec: "VllmSpec", setup: InstanceSetup) -> dict[str, Any]:
         )
         _add(arguments, drafting.engine_arguments())
         _make_room_for_drafts(arguments, drafting.max_draft_tokens)
-    # A KV connector's `kv_transfer_config` is added here, with `_add`, where setup.pool is set.
+    _add(arguments, transfer_arguments(spec, setup.pool))
     return arguments
 
 

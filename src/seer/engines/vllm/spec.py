@@ -44,6 +44,9 @@ class VllmSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Drafts of one length for all requests of a step or none, which full CUDA graphs need."""
     repair_sampler: bool = True
     """Repair vLLM's verification of drafts where it is known to be wrong (CPUs)."""
+    kv_connector: Literal["seer", "mooncake_store"] = "seer"
+    """What moves KV between instances: Seer's pool, or vLLM's own connector to a Mooncake store
+    (CUDA only; not run)."""
     allow_untried: bool = False
     """Go on with a vLLM release that Seer was not tried with."""
 
@@ -62,6 +65,10 @@ class VllmSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         for field in ("max_running_requests", "prefill_tokens_per_step", "tensor_parallel"):
             if getattr(self, field) < 1:
                 raise InvalidInput(field, getattr(self, field), "allowed: an integer >= 1")
+        if self.kv_connector not in {"seer", "mooncake_store"}:
+            raise InvalidInput("kv_connector", self.kv_connector, "allowed: seer, mooncake_store")
+        if self.kv_connector == "mooncake_store" and self.device == "cpu":
+            raise InvalidInput("kv_connector", self.kv_connector, "allowed on CPUs: seer")
         if self.tensor_parallel > 1 and self.device == "cpu":
             raise InvalidInput("tensor_parallel", self.tensor_parallel, "allowed on CPUs: 1")
 
