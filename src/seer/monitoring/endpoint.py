@@ -66,7 +66,8 @@ def _metric(figure: Figure) -> "Metric":
 
     family = CounterMetricFamily if figure.kind is Kind.COUNTER else GaugeMetricFamily
     labels = [] if "" in figure.values else [INSTANCE]
-    metric: Metric = family(figure.name, figure.about, labels=labels)
+    metric: CounterMetricFamily | GaugeMetricFamily
+    metric = family(figure.name, figure.about, labels=labels)
     for label, value in figure.values.items():
         metric.add_metric([label] if label else [], value)
     return metric

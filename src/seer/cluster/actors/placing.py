@@ -29,7 +29,7 @@ class Place:
 
     @property
     def node_id(self) -> str:
-        """The node on which it lies; it moves when the node dies, and is nowhere ("") until then."""
+        """The node on which it lies; "" between the death of that node and its move."""
         table: dict[str, Any] = placement_group_table(self.group)
         return str(table["bundles_to_node_id"].get(self.index, ""))
 

@@ -62,8 +62,10 @@ class FakeRollout:
 
     iteration = FakeIteration()
 
-    def __init__(self, config: Any, *, on_group: Callable[[GroupResult], None], check: Any) -> None:
-        del config, check
+    def __init__(
+        self, config: Any, *, on_group: Callable[[GroupResult], None], **others: Any
+    ) -> None:
+        del config, others
         self._on_group = on_group
 
     def __call__(self, prompts: list[Any], trainer: Any) -> dict[str, Any]:
