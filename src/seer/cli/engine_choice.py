@@ -43,8 +43,6 @@ def _local_spec(settings: Settings) -> LocalSpec:
 
 
 def _vllm_spec(settings: Settings) -> VllmSpec:
-    if settings.device not in ("cpu", "cuda"):
-        raise InvalidInput("device", settings.device, "allowed with vllm: cpu, cuda")
     spec = VllmSpec(
         model=settings.model or "",
         dtype=settings.dtype,

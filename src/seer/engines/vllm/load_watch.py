@@ -7,7 +7,7 @@ from vllm.v1.metrics.loggers import StatLoggerBase
 from seer.types import EngineInfo, InstanceLoad
 
 
-class LoadWatch(StatLoggerBase):
+class LoadWatch(StatLoggerBase):  # type: ignore[misc]
     """A listener to vLLM's statistics: it keeps the last ones.
 
     vLLM hands them out with the outputs of each step, before the requests' own coroutines go on; so

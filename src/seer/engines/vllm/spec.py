@@ -25,8 +25,8 @@ class VllmSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     model: str
     """Directory with config.json, *.safetensors and a tokenizer."""
     dtype: str = "bfloat16"
-    device: Literal["cpu", "cuda"] = "cpu"
-    """What the installed vLLM is built for."""
+    device: str = "cpu"
+    """`cpu` or `cuda`: what the installed vLLM is built for."""
     kv_tokens: int = 8192
     """Tokens of KV that one instance may hold (rounded down to whole blocks)."""
     block_size: int = 32

@@ -44,10 +44,7 @@ def engine_spec(config: TrainConfig, model: str) -> LocalSpec | VllmSpec:
 
 
 def _vllm_spec(config: TrainConfig, model: str) -> VllmSpec:
-    if config.device not in ("cpu", "cuda"):
-        raise InvalidInput("device", config.device, "allowed with vllm: cpu, cuda")
-    check_vllm(config.device, allow_untried=config.allow_untried_vllm)
-    return VllmSpec(
+    spec = VllmSpec(
         model=model,
         dtype=config.dtype,
         device=config.device,
@@ -55,6 +52,8 @@ def _vllm_spec(config: TrainConfig, model: str) -> VllmSpec:
         max_running_requests=config.max_running,
         allow_untried=config.allow_untried_vllm,
     )
+    check_vllm(spec.device, allow_untried=spec.allow_untried)
+    return spec
 
 
 def load_tokenizer(model: str) -> Any:
