@@ -4,6 +4,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 VLLM_VENV ?= .venv-vllm
+VERL_VENV ?= .venv-verl
 OUT ?= out/rollout-$(shell date +%Y%m%d-%H%M%S)
 
 BIN := $(VENV)/bin
@@ -13,7 +14,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 ROLLOUT_FLAGS ?= --prompts reasoning-gym:chain_sum,spell_backward,number_sorting,letter_counting \
 	--num-prompts 8 --group-size 8 --max-tokens 192 --instances 2 --kv-tokens 4096
 
-.PHONY: rollout test test-vllm lint slim native clean
+.PHONY: rollout test test-vllm test-verl lint slim native clean
 
 rollout: $(VENV)/.installed
 	$(BIN)/seer rollout $(ROLLOUT_FLAGS) --out $(OUT)
@@ -27,6 +28,10 @@ test: $(VENV)/.installed-dev
 test-vllm: $(VLLM_VENV)/.installed
 	$(VLLM_VENV)/bin/seer model
 	$(VLLM_VENV)/bin/python -m pytest tests/on_vllm
+
+# verl's own classes, Ray actors and trainer around Seer, on CPUs, in an environment of their own.
+test-verl: $(VERL_VENV)/.installed
+	$(VERL_VENV)/bin/python -m pytest tests/on_verl
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check
@@ -46,7 +51,7 @@ native:
 	scripts/check_native.sh
 
 clean:
-	rm -rf $(VENV) $(VLLM_VENV) build out
+	rm -rf $(VENV) $(VLLM_VENV) $(VERL_VENV) build out
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -69,4 +74,11 @@ $(VLLM_VENV)/.installed: pyproject.toml $(NATIVE)
 	$(VLLM_VENV)/bin/python -m pip install --quiet --disable-pip-version-check \
 		--editable '.[vllm,tasks]' pytest pytest-timeout hypothesis
 	$(VLLM_VENV)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	@touch $@
+
+$(VERL_VENV)/.installed: pyproject.toml $(NATIVE)
+	@echo "installing seer with verl into $(VERL_VENV) (once, a few minutes) ..."
+	$(PYTHON) -m venv $(VERL_VENV)
+	$(VERL_VENV)/bin/python -m pip install --quiet --disable-pip-version-check \
+		--editable '.[verl]' torch==2.13.0 pytest pytest-timeout hypothesis
 	@touch $@
