@@ -4,14 +4,19 @@ import os
 from pathlib import Path
 
 from seer.cli.model import CACHE_VARIABLE
-from seer.engines.fidelity.passed import Subject, forget, record, require_passed, subject_of
+from seer.engines.fidelity.passed import (
+    VLLM,
+    Subject,
+    forget,
+    record,
+    require_passed,
+    subject_of,
+)
 from seer.engines.fidelity.report import CheckReport
 from seer.engines.local.default_model import default_cache_dir
 from seer.engines.vllm.spec import VllmSpec
 from seer.engines.vllm.versions import check_vllm
 from seer.types import SamplingParams
-
-VLLM = "vllm"
 
 
 def require_faithful(spec: VllmSpec, drafting: str, sampling: SamplingParams) -> None:

@@ -15,23 +15,26 @@ import torch
 from vllm.platforms import current_platform
 current_platform.register_triton_kernel_overrides()  # as vLLM's worker does
 from vllm.v1.sample.rejection_sampler import apply_sampling_constraints
-from seer.engines.vllm.drafting.repair import repair_rejection_sampler, spreads_right
+from seer.engines.vllm.drafting.repair import (
+    filters_no_rows, repair_rejection_sampler, spreads_right
+)
 
 def scaled():
     logits = torch.arange(6.0).repeat(4, 1)
     settings = SimpleNamespace(
         all_greedy=False,
-        temperature=torch.tensor([0.5, 2.0, -1.0]),
+        temperature=torch.tensor([0.5, 2.0, 0.0]),  # 0: greedy
         top_k=torch.tensor([6, 2, 6], dtype=torch.int32),
         top_p=torch.tensor([1.0, 1.0, 0.2]),
     )
     ends = torch.tensor([2, 3, 4], dtype=torch.int32)
     return apply_sampling_constraints(logits, ends, settings).nan_to_num(neginf=-99.0).tolist()
 
-was_right = spreads_right()
+was_right = spreads_right() or filters_no_rows()
 repaired = repair_rejection_sampler()
 again = repair_rejection_sampler()
-print(json.dumps([was_right, repaired, again, spreads_right(), scaled()]))
+is_right = spreads_right() and filters_no_rows()
+print(json.dumps([was_right, repaired, again, is_right, scaled()]))
 """
 
 

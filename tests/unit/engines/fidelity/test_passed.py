@@ -52,6 +52,15 @@ def test_a_passed_check_is_remembered_for_the_same_settings_only(tmp_path: Path)
         assert not has_passed(tmp_path, other)
 
 
+def test_what_is_on_the_list_needs_no_check(tmp_path: Path) -> None:
+    """Of that version, device and dtype, for any model."""
+    one = msgspec.structs.replace(
+        subject(tmp_path), version="0.32.0", device="cpu", dtype="float32"
+    )
+    assert has_passed(tmp_path, one)
+    assert not has_passed(tmp_path, msgspec.structs.replace(one, device="cuda"))
+
+
 def test_a_failure_takes_it_back(tmp_path: Path) -> None:
     """The later check counts."""
     one = subject(tmp_path)

@@ -6,8 +6,11 @@ should fill (`vllm/utils/cpu_triton_utils.py`, `_expand_kernel_impl`), so the ar
 allocated: guesses are judged, and replaced, by whatever lay in that memory. Greedy requests do not
 look at it. Without drafts it is not called.
 
-Whether a build has the defect is found out by asking, not by its version; the stand-in that puts
-it right is registered as vLLM registers its own, and only in versions where it was tried.
+A second one ends the engine: a step in which nobody has a guess passes the filters an array without
+rows, of which top-k alone (without top-p) asks for the maximum.
+
+Whether a build has a defect is found out by asking, not by its version. The stand-in for the kernel
+is registered as vLLM registers its own. Repairs are made only in versions where they were tried.
 """
 
 import logging
@@ -27,24 +30,23 @@ logger = logging.getLogger(__name__)
 
 
 def repair_rejection_sampler() -> bool:
-    """Repair the sampler of this process if it is wrong; returns whether it was.
+    """Repair what is wrong with the sampler of this process; returns whether anything was.
 
-    Raises EngineFailure where it is wrong in a version in which the repair was not tried, or stays
-    wrong.
+    Raises EngineFailure where something is wrong in a version in which the repair was not tried, or
+    stays wrong.
     """
-    if spreads_right():
+    if spreads_right() and filters_no_rows():
         return False
     from vllm import __version__  # noqa: PLC0415 - only the worker has it
-    from vllm.triton_utils.dispatcher import register_kernels  # noqa: PLC0415
 
     if __version__ not in TRIED_VERSIONS:
         raise EngineFailure(
             f"vLLM {__version__} draws wrong tokens when it verifies drafts here, and the repair "
             f"was tried in {', '.join(TRIED_VERSIONS)} only; do without drafts"
         )
-    register_kernels({_KERNEL: _spread})
-    if not spreads_right():
-        raise EngineFailure(f"vLLM {__version__} still draws wrong tokens after its repair")
+    _repair()
+    if not (spreads_right() and filters_no_rows()):
+        raise EngineFailure(f"vLLM {__version__} still verifies drafts wrongly after its repair")
     logger.info("repaired the rejection sampler of vLLM %s", __version__)
     return True
 
@@ -66,6 +68,34 @@ def spreads_right() -> bool:
         if spread.tolist() != wanted:
             return False
     return True
+
+
+def filters_no_rows() -> bool:
+    """Whether top-k alone can be asked of a step without guesses."""
+    import torch  # noqa: PLC0415 - only the worker has it
+    from vllm.v1.sample.ops.topk_topp_sampler import apply_top_k_top_p  # noqa: PLC0415
+
+    try:
+        apply_top_k_top_p(torch.empty((0, 2)), torch.empty(0, dtype=torch.int32), None)
+    except RuntimeError:
+        return False
+    return True
+
+
+def _repair() -> None:
+    from vllm.triton_utils.dispatcher import register_kernels  # noqa: PLC0415 - only the worker
+    from vllm.v1.sample.ops import topk_topp_sampler  # noqa: PLC0415 - only the worker has it
+
+    if not spreads_right():
+        register_kernels({_KERNEL: _spread})
+    if not filters_no_rows():
+        theirs = topk_topp_sampler.apply_top_k_only
+
+        def apply_top_k_only(logits: "Tensor", k: "Tensor") -> "Tensor":
+            filtered: Tensor = theirs(logits, k) if len(logits) else logits
+            return filtered
+
+        topk_topp_sampler.apply_top_k_only = apply_top_k_only
 
 
 def _spread(
