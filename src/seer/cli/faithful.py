@@ -18,6 +18,8 @@ from seer.engines.vllm.spec import VllmSpec
 from seer.engines.vllm.versions import check_vllm
 from seer.types import SamplingParams
 
+__all__ = ["VLLM", "keep_verdict", "require_faithful"]
+
 
 def require_faithful(spec: VllmSpec, drafting: str, sampling: SamplingParams) -> None:
     """Refuse drafts on a vLLM that has not passed the check.
