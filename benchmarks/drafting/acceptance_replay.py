@@ -21,7 +21,8 @@ from completions import Group, add_options
 from numpy.typing import NDArray
 from rollout_completions import read_completions
 
-from seer.drafting.acceptance import AcceptanceSettings, AcceptanceStatistics, accepted_nodes
+from seer.drafting.acceptance import AcceptanceSettings, AcceptanceStatistics
+from seer.drafting.outcomes import accepted_nodes
 from seer.drafting.suffix_tree import DraftSettings, SuffixTree, speculate_batch
 
 REFERENCES = (0, 1, 5, 15)

@@ -6,8 +6,8 @@
 B requests of real groups run in one batch, four groups abreast; one that ends makes room for the
 next. The real text says which drafted tokens are accepted; a step-time model says how long a step
 takes, and it is what the budgets see too. All budgets have the same texts in the same order.
-Planning and drafting are not part of these seconds. They are measured, as medians of a step, and
-counted in one column for `seer`.
+Planning, drafting and learning are not part of these seconds. They are measured and added in one
+column for `marginal` and one for `seer`.
 The form of completions is told in completions.py; `seer rollout` writes completions.parquet.
 """
 
@@ -44,6 +44,8 @@ TIMED: dict[str, Callable[[StepTime], Budget]] = {
     "seer, all alike": lambda step_time: SeerBudget(step_time=step_time, probe_weight=1.0),
 }
 """Budgets that ask how long a step takes. `all alike`: probes do not count more."""
+CHARGED = ("marginal", "seer")
+"""Budgets whose own time is counted in a column of its own."""
 
 
 def main() -> None:
@@ -87,19 +89,22 @@ def _print_table(
     tallies: dict[tuple[str, int], Tally], step_time: StepTime, batches: Sequence[int]
 ) -> None:
     budgets = [*FIXED, *TIMED]
-    print("| batch | off, tokens/s |", " | ".join(budgets), end="")
-    print(" | seer with its own time | its time, ms a step | its nodes, tokens a step |")
-    print("|---" * (len(budgets) + 5) + "|")
+    own = [f"{budget} with its own time" for budget in CHARGED]
+    more = ["its time, ms a step", "its nodes, tokens a step"]
+    header = ["batch", "off, tokens/s", *budgets, *own, *more]
+    print("|", " | ".join(header), "|")
+    print("|---" * len(header) + "|")
     for size in batches:
         off = tallies[OFF, size].tokens_per_s(step_time)
         rates = [tallies[budget, size].tokens_per_s(step_time) / off for budget in budgets]
+        charged = [tallies[budget, size] for budget in CHARGED]
         ours = tallies["seer", size]
         cells = [
             str(size),
             f"{off:,.0f}",
             *(f"{rate:.3f}" for rate in rates),
-            f"{ours.tokens_per_s(step_time, ours.own_s) / off:.3f}",
-            f"{ours.own_s * 1e3:.2f}",
+            *(f"{each.tokens_per_s(step_time, each.own_s) / off:.3f}" for each in charged),
+            f"{ours.own_ms_a_step:.2f}",
             f"{ours.nodes_a_step:.1f}, {ours.tokens_a_step:.2f}",
         ]
         print("|", " | ".join(cells), "|", flush=True)

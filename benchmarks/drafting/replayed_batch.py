@@ -10,8 +10,8 @@ from completions import Group
 from numpy.typing import NDArray
 
 from seer.costmodel.step_time import StepTime
-from seer.drafting.acceptance import accepted_nodes
-from seer.drafting.planner import Planner, RunningRequest
+from seer.drafting.outcomes import accepted_nodes
+from seer.drafting.planner import Planner, RunningBatch
 from seer.drafting.suffix_tree import Cursor, Drafts, SuffixTree, speculate_batch
 from seer.types import RequestId
 
@@ -36,10 +36,12 @@ class Request:
         """What it will generate."""
         return self.output[self.done :]
 
-    def take(self, count: int) -> None:
-        """Generate `count` tokens."""
-        self.tree.append(self.request_id.member, self.done, self.rest[:count])
-        self.done += count
+    def take(self, count: int) -> list[int]:
+        """Generate `count` tokens, or what is left."""
+        tokens = self.rest[:count]
+        self.tree.append(self.request_id.member, self.done, tokens)
+        self.done += len(tokens)
+        return tokens.tolist()
 
 
 @dataclass
@@ -52,10 +54,8 @@ class Tally:
     """Tokens fed: one for each request, and the verified nodes."""
     context: list[int] = field(default_factory=list)
     """KV tokens read."""
-    draft_s: list[float] = field(default_factory=list)
-    """Measured: asking the trees."""
-    plan_s: list[float] = field(default_factory=list)
-    """Measured: limits before drafting, the plan after it, and learning."""
+    own_s: float = 0.0
+    """Measured: what planning, drafting and learning took of this thread, over all steps."""
 
     @property
     def tokens_a_step(self) -> float:
@@ -68,15 +68,15 @@ class Tally:
         return float(np.mean(self.fed)) / self.num_requests - 1
 
     @property
-    def own_s(self) -> float:
-        """Measured: median seconds of planning and of drafting in a step."""
-        return float(np.median(self.plan_s) + np.median(self.draft_s))
+    def own_ms_a_step(self) -> float:
+        """Measured: mean milliseconds of planning, drafting and learning in a step."""
+        return self.own_s / len(self.fed) * 1e3
 
     def tokens_per_s(self, step_time: StepTime, more_s: float = 0.0) -> float:
-        """Simulated: by the seconds that the model gives for these steps, and `more_s` for each."""
+        """Simulated: by the seconds that the model gives for these steps, and `more_s` in all."""
         size = self.num_requests
-        seconds = sum(
-            step_time.step_s(size, fed, context) + step_time.draft_s(size, fed - size) + more_s
+        seconds = more_s + sum(
+            step_time.step_s(size, fed, context) + step_time.draft_s(size, fed - size)
             for fed, context in zip(self.fed, self.context, strict=True)
         )
         return self.tokens / seconds
@@ -121,49 +121,41 @@ def replay(
 def _step(batch: list[Request], planner: Planner, limit: int, tally: Tally) -> int:
     """Draft, plan, verify, learn; returns the tokens generated."""
     context = sum(each.num_prompt + each.done for each in batch)
-    times = [time.perf_counter()]
-    seen = [
-        RunningRequest(
-            request_id=each.request_id,
-            num_tokens_left=limit - each.done,
-            is_probe=each.request_id.member == 0,
-        )
-        for each in batch
-    ]
-    limits, settings = planner.limits(seen), planner.settings(len(seen))
-    times.append(time.perf_counter())
-    drafts = speculate_batch([each.cursor for each in batch], limits, settings)
-    times.append(time.perf_counter())
-    verified = planner.plan(seen, drafts, context)
-    times.append(time.perf_counter())
-    accepted, taken = _verify(batch, drafts, verified)
-    times.append(time.perf_counter())
-    if verified.any():  # as the engine does: a step without drafts teaches nothing
-        planner.observe(drafts, verified, accepted)
-    times.append(time.perf_counter())
-    before, drafting, after, _, learning = np.diff(times).tolist()
-    tally.fed.append(len(batch) + int(verified.sum()))
+    began = time.thread_time()
+    running = RunningBatch(
+        num_tokens_left=np.array([limit - each.done for each in batch], np.int32),
+        is_probe=np.array([each.request_id.member == 0 for each in batch], np.bool_),
+        weights=np.ones(len(batch)),
+    )
+    limits = planner.limits(running)
+    drafts = None
+    num_verified = 0
+    if limits.any():
+        cursors = [each.cursor for each in batch]
+        drafts = speculate_batch(cursors, limits, planner.settings(len(batch)))
+        verified = planner.plan(running, drafts, context)
+        num_verified = int(verified.sum())
+    tally.own_s += time.thread_time() - began
+    if drafts is None:
+        new_tokens = [each.take(1) for each in batch]
+    else:
+        new_tokens = _verify(batch, drafts, verified)
+        began = time.thread_time()
+        planner.observe(drafts, verified, new_tokens)
+        tally.own_s += time.thread_time() - began
+    tally.fed.append(len(batch) + num_verified)
     tally.context.append(context)
-    tally.draft_s.append(drafting)
-    tally.plan_s.append(before + after + learning)
-    return taken
+    return sum(map(len, new_tokens))
 
 
-def _verify(
-    batch: list[Request], drafts: Drafts, verified: NDArray[np.int32]
-) -> tuple[NDArray[np.bool_], int]:
-    """(N,) which nodes are accepted, and the tokens generated: those and one for each request."""
-    accepted = np.zeros(len(drafts.token_ids), np.bool_)
-    total = 0
-    places = zip(batch, drafts.offsets.tolist(), verified.tolist(), strict=False)
-    for request, start, count in places:
+def _verify(batch: list[Request], drafts: Drafts, verified: NDArray[np.int32]) -> list[list[int]]:
+    """What each request generates: the accepted nodes' tokens and one more."""
+    new_tokens = []
+    for request, start, count in zip(batch, drafts.offsets, verified, strict=False):
         nodes = slice(start, start + count)
         right = accepted_nodes(drafts.token_ids[nodes], drafts.parents[nodes], request.rest)
-        accepted[nodes] = right
-        taken = min(int(np.count_nonzero(right)) + 1, len(request.rest))
-        request.take(taken)
-        total += taken
-    return accepted, total
+        new_tokens.append(request.take(int(np.count_nonzero(right)) + 1))
+    return new_tokens
 
 
 def _tree(group: Group) -> SuffixTree:

@@ -17,11 +17,11 @@ from seer.drafting.acceptance import AcceptanceStatistics
 from seer.drafting.budget import SeerBudget
 from seer.drafting.draft_client import ClientSettings, DraftClient
 from seer.drafting.messages import GroupKey
-from seer.drafting.planner import Planner, RunningRequest
+from seer.drafting.outcomes import known_outcomes
+from seer.drafting.planner import Planner, RunningBatch
 from seer.drafting.remote_server import RemoteServer
 from seer.drafting.server_process import ServerProcess
 from seer.drafting.suffix_tree import Drafts, DraftSettings
-from seer.types import RequestId
 
 VOCABULARY = 50_000
 NUM_STEPS = 300
@@ -83,11 +83,13 @@ def _steps(clients: list) -> np.ndarray:
 
 def _plan(num_requests: int) -> tuple[float, float]:
     rng = np.random.default_rng(0)
-    planner = Planner(SeerBudget(step_time=STEP_TIME), DraftSettings(), AcceptanceStatistics())
-    requests = [
-        RunningRequest(request_id=RequestId(0, member), num_tokens_left=100)
-        for member in range(num_requests)
-    ]
+    statistics = AcceptanceStatistics()
+    planner = Planner(SeerBudget(step_time=STEP_TIME), DraftSettings(), statistics)
+    batch = RunningBatch(
+        num_tokens_left=np.full(num_requests, 100, np.int32),
+        is_probe=np.zeros(num_requests, np.bool_),
+        weights=np.ones(num_requests),
+    )
     size = num_requests * NODES
     drafts = Drafts(
         token_ids=np.zeros(size, np.int32),
@@ -97,9 +99,13 @@ def _plan(num_requests: int) -> tuple[float, float]:
         match_lengths=np.full(num_requests, 5, np.int32),
     )
     verified = np.full(num_requests, NODES, np.int32)
-    accepted = np.zeros(size, np.bool_)
-    plan = _median_us(lambda: planner.plan(requests, drafts, 1000.0))
-    return plan, _median_us(lambda: planner.observe(drafts, verified, accepted))
+    new_tokens = [[0, 1]] * num_requests
+    plan = _median_us(lambda: planner.plan(batch, drafts, 1000.0))
+
+    def learn() -> None:
+        statistics.observe(drafts, *known_outcomes(drafts, verified, new_tokens))
+
+    return plan, _median_us(learn)
 
 
 def _median_us(work: Callable[[], object]) -> float:

@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 from seer.costmodel.step_time import Bend, SurfaceStepTime
 from seer.drafting.acceptance import AcceptanceSettings, AcceptanceStatistics
 from seer.drafting.budget import Budget, DraftBatch, FixedBudget, MarginalBenefit, SeerBudget
+from seer.drafting.outcomes import accepted_nodes, known_outcomes
+from seer.drafting.suffix_tree import Drafts
 
 chances = st.floats(0, 1, width=32)
 times = st.floats(1e-3, 10)
@@ -21,7 +23,6 @@ def batches(draw: st.DrawFn) -> DraftBatch:
     return DraftBatch(
         is_probe=np.array(draw(st.lists(st.booleans(), min_size=size, max_size=size)), np.bool_),
         weights=np.array(draw(st.lists(st.floats(0.1, 10), min_size=size, max_size=size))),
-        limits=np.array(draw(st.lists(st.integers(0, 12), min_size=size, max_size=size)), np.int32),
         probabilities=np.array([p for each in drafts for p in sorted(each, reverse=True)]),
         offsets=np.cumsum([0, *map(len, drafts)]).astype(np.int32),
         acceptance=np.array([1.0, *beta]),
@@ -38,20 +39,20 @@ def step_times(draw: st.DrawFn) -> SurfaceStepTime:
 
 
 @given(batches(), step_times(), st.integers(0, 9))
-def test_nobody_gets_more_than_it_has_may_or_can(
+def test_nobody_gets_more_than_it_has(
     batch: DraftBatch, step_time: SurfaceStepTime, most: int
 ) -> None:
-    """From 0 to the least of draft, limit and the budget's own bound."""
-    budgets: list[Budget] = [
-        FixedBudget(most),
-        MarginalBenefit(step_time=step_time, max_positions=most),
-        SeerBudget(step_time=step_time, max_nodes_chain=most, max_nodes_tree=most),
+    """From 0 to its draft, and to the budget's own bound where there is one for each request."""
+    budgets: list[tuple[Budget, int]] = [
+        (FixedBudget(most), most),
+        (MarginalBenefit(step_time=step_time, max_positions=most), most),
+        (SeerBudget(step_time=step_time), 12),
     ]
-    for budget in budgets:
+    for budget, bound in budgets:
         allotted = budget.allot(batch)
-        assert allotted.shape == batch.limits.shape
+        assert allotted.shape == batch.sizes.shape
         assert (allotted >= 0).all()
-        assert (allotted <= np.minimum(batch.caps, most)).all()
+        assert (allotted <= np.minimum(batch.sizes, bound)).all()
 
 
 @given(batches(), step_times())
@@ -61,7 +62,6 @@ def test_seer_reaches_the_best_rate(batch: DraftBatch, step_time: SurfaceStepTim
     allotted = budget.allot(batch)
     weights = batch.weights * np.where(batch.is_probe, budget.probe_weight, 1.0)
     size = batch.num_requests
-    most = np.minimum(batch.caps, budget.max_nodes(size))
 
     def values(counts: np.ndarray) -> list[float]:
         return [
@@ -74,7 +74,7 @@ def test_seer_reaches_the_best_rate(batch: DraftBatch, step_time: SurfaceStepTim
         seconds = step_time.step_s(size, size + len(found), batch.context_tokens)
         return float((weights.sum() + sum(found)) / seconds)
 
-    ranked = sorted(values(most), reverse=True)
+    ranked = sorted(values(batch.sizes), reverse=True)
     best = max(rate(ranked[:n]) for n in range(len(ranked) + 1))
     if allotted.any():
         assert rate(values(allotted)) >= best * (1 - 1e-9)
@@ -94,7 +94,6 @@ def test_seer_gives_the_surer_request_no_less(
     widened = DraftBatch(
         is_probe=np.append(batch.is_probe, [False, False]),
         weights=np.append(batch.weights, [1.0, 1.0]),
-        limits=np.append(batch.limits, [8, 8]).astype(np.int32),
         probabilities=np.concatenate([batch.probabilities, better, mine]),
         offsets=np.append(batch.offsets, extra).astype(np.int32),
         acceptance=batch.acceptance,
@@ -114,7 +113,6 @@ def test_budgets_are_off_where_drafts_cannot_pay(batch: DraftBatch, token_s: flo
     unsure = DraftBatch(
         is_probe=np.zeros(batch.num_requests, np.bool_),
         weights=np.ones(batch.num_requests),
-        limits=batch.limits,
         probabilities=batch.probabilities * 0.9,
         offsets=batch.offsets,
         acceptance=np.append(1.0, 0.9 * batch.acceptance[1:]),
@@ -134,6 +132,53 @@ def test_more_acceptance_drafts_no_less(
     low, high = (np.array([a**i for i in range(9)]) for a in sorted([one, other]))
     size = num_probes + num_rest
     assert policy.best_positions(size, low, 0.0) <= policy.best_positions(size, high, 0.0)
+
+
+@st.composite
+def trees(draw: st.DrawFn) -> Drafts:
+    """Up to 6 requests with trees of up to 8 nodes, siblings told apart by their tokens."""
+    sizes = draw(st.lists(st.integers(0, 8), min_size=1, max_size=6))
+    nodes: list[tuple[int, int]] = []
+    for size in sizes:
+        used: set[tuple[int, int]] = set()
+        for place in range(size):
+            parent, token = draw(st.integers(-1, place - 1)), draw(st.integers(0, 3))
+            while (parent, token) in used:
+                token += 1
+            used.add((parent, token))
+            nodes.append((parent, token))
+    return Drafts(
+        token_ids=np.array([token for _, token in nodes], np.int32),
+        parents=np.array([parent for parent, _ in nodes], np.int32),
+        probabilities=np.full(len(nodes), 0.5, np.float32),
+        offsets=np.cumsum([0, *sizes]).astype(np.int32),
+        match_lengths=np.zeros(len(sizes), np.int32),
+    )
+
+
+@given(trees(), st.data())
+def test_what_is_known_is_what_would_have_been_verified(
+    drafts: Drafts, data: st.DataObject
+) -> None:
+    """A known node is accepted just where the whole draft, verified, would have accepted it."""
+    counts, texts, expected = [], [], []
+    for request in range(len(drafts.match_lengths)):
+        nodes = drafts.nodes(request)
+        tokens, parents = drafts.token_ids[nodes], drafts.parents[nodes]
+        count = data.draw(st.integers(0, len(tokens)))
+        text = data.draw(st.lists(st.integers(0, 3), min_size=10, max_size=10))
+        right = accepted_nodes(tokens[:count], parents[:count], np.array(text, np.int32))
+        counts.append(count)
+        texts.append(text[: int(right.sum()) + 1])
+        expected.append(accepted_nodes(tokens, parents, np.array(text, np.int32)))
+    known, accepted = known_outcomes(drafts, np.array(counts, np.int32), texts)
+    for request, right in enumerate(expected):
+        first = drafts.nodes(request).start
+        num_known = known[request]
+        assert counts[request] <= num_known <= len(right)
+        found = accepted[first : first + len(right)]
+        assert found[:num_known].tolist() == right[:num_known].tolist()
+        assert not found[num_known:].any()
 
 
 @given(st.lists(st.tuples(chances, st.booleans()), max_size=200), st.lists(chances, max_size=50))

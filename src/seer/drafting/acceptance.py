@@ -8,13 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from seer.drafting.outcomes import NodePlaces
 from seer.drafting.suffix_tree import Drafts
 from seer.errors import InvalidInput
 
 MATCH_LENGTHS = (0, 1, 2, 4, 8, 16, 32)
 """Least match length of each row of the table by match length."""
 _PRIOR_ACCEPTANCE = 0.6
-"""Per position, worth one trial: what is assumed of drafts before any was verified."""
+"""Per position, worth one trial: what is assumed of drafts before any is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,12 +47,13 @@ class AcceptanceSettings:
 
 
 class AcceptanceStatistics:
-    """Online statistics of verified drafts, and the calibration of estimates by them."""
+    """Online statistics of drafts whose outcome is known; estimates are calibrated by them."""
 
     def __init__(self, settings: AcceptanceSettings = AcceptanceSettings()) -> None:
         """Nothing observed."""
         self._settings = settings
-        # Rows: verified, accepted.
+        self._edges = np.linspace(0, 1, settings.num_bins + 1)
+        # Rows: known, accepted.
         self._positions = np.zeros((2, settings.max_positions))
         self._matches = np.zeros((2, len(MATCH_LENGTHS)))
         # Rows: nodes, sum of their estimates, accepted.
@@ -59,58 +61,63 @@ class AcceptanceStatistics:
         self._calibrated: NDArray[np.float64] | None = None
 
     def observe(
-        self, drafts: Drafts, verified: NDArray[np.int32], accepted: NDArray[np.bool_]
+        self, drafts: Drafts, known: NDArray[np.int32], accepted: NDArray[np.bool_]
     ) -> None:
         """Take one step's outcome.
 
         Args:
             drafts: Of B requests, N nodes.
-            verified: (B,) nodes of each request that were verified, its first ones.
-            accepted: (N,) whether each node was accepted; those not verified do not count.
+            known: (B,) nodes of each request whose outcome is known, its first ones.
+            accepted: (N,) whether each node was accepted; unknown ones do not count.
 
         Raises:
-            InvalidInput: A shape does not fit, or a number of verified nodes is out of bounds.
+            InvalidInput: A shape does not fit, or a number of known nodes is out of bounds.
         """
         sizes = np.diff(drafts.offsets)
-        if verified.shape != sizes.shape or (verified < 0).any() or (verified > sizes).any():
-            raise InvalidInput("verified", verified, "allowed: (B,), 0 to the request's nodes")
+        if known.shape != sizes.shape or (known < 0).any() or (known > sizes).any():
+            raise InvalidInput("known", known, "allowed: (B,), 0 to the request's nodes")
         if accepted.shape != drafts.token_ids.shape:
             raise InvalidInput("accepted", accepted, "allowed: (N,), one for each node")
         self._positions *= self._settings.decay
         self._matches *= self._settings.decay
         self._bins *= self._settings.decay
         self._calibrated = None
-        within = np.arange(len(accepted)) - np.repeat(drafts.offsets[:-1], sizes)
-        counted = within < np.repeat(verified, sizes)
+        places = NodePlaces.of(drafts)
+        counted = places.within < known[places.owners]
+        accepted = accepted & counted
+        deepest = np.zeros(len(sizes), np.int64)
+        np.maximum.at(deepest, places.owners[counted], places.depths[counted])
+        num_accepted = np.bincount(places.owners[accepted], minlength=len(sizes))
         self._observe_bins(drafts.probabilities[counted], accepted[counted])
-        self._observe_places(drafts, verified, accepted)
+        self._observe_positions(deepest, num_accepted)
+        self._observe_matches(drafts.match_lengths, deepest > 0, num_accepted > 0)
 
     def by_position(self) -> NDArray[np.float64]:
         """(max_positions + 1,) chance that all draft positions up to this one are accepted.
 
         [0] is 1. Never rising. With nothing observed, 0.6 for each further position.
         """
-        verified, accepted = self._positions
+        known, accepted = self._positions
         # Of the texts that were accepted so far and had a draft for this position.
-        rates = (accepted + _PRIOR_ACCEPTANCE) / (verified + 1)
+        rates = (accepted + _PRIOR_ACCEPTANCE) / (known + 1)
         return np.concatenate([[1.0], np.cumprod(rates)])
 
     def by_match_length(self) -> NDArray[np.float64]:
-        """(len(MATCH_LENGTHS),) share of verified drafts whose first position was accepted.
+        """(len(MATCH_LENGTHS),) share of known drafts whose first position was accepted.
 
-        NaN where none was verified.
+        NaN where none is known.
         """
-        verified, accepted = self._matches
-        unknown = np.full(len(verified), np.nan)
-        shares: NDArray[np.float64] = np.divide(accepted, verified, out=unknown, where=verified > 0)
+        known, accepted = self._matches
+        empty = np.full(len(known), np.nan)
+        shares: NDArray[np.float64] = np.divide(accepted, known, out=empty, where=known > 0)
         return shares
 
     def calibrate(self, probabilities: NDArray[np.floating]) -> NDArray[np.float64]:
         """Estimates as they have proved, same shape, each in [0, 1]; keeps their order."""
-        edges = np.linspace(0, 1, self._settings.num_bins + 1)
         if self._calibrated is None:
-            self._calibrated = self._fit(edges)
-        return np.interp(np.asarray(probabilities, np.float64), edges, self._calibrated)
+            self._calibrated = self._fit()
+        calibrated: NDArray[np.float64] = np.interp(probabilities, self._edges, self._calibrated)
+        return calibrated
 
     def reliability(self) -> NDArray[np.float64]:
         """(num_bins, 3) nodes, their mean estimate, and the share accepted; NaN without nodes."""
@@ -125,13 +132,12 @@ class AcceptanceStatistics:
             axis=1,
         )
 
-    def _fit(self, edges: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _fit(self) -> NDArray[np.float64]:
         """Calibrated value at each edge: the identity, moved by what was observed around it."""
         nodes, estimates, accepted = self._bins
-        prior = self._settings.prior_nodes
-        shift = (accepted - estimates) / (nodes + prior)
-        around = np.concatenate([[0.0], (shift[:-1] + shift[1:]) / 2, [0.0]])
-        return _isotonic(np.clip(edges + around, 0, 1))
+        weights = _around_edges(nodes) + self._settings.prior_nodes
+        moved = self._edges + _around_edges(accepted - estimates) / weights
+        return _isotonic(np.clip(moved, 0, 1), weights)
 
     def _observe_bins(
         self, probabilities: NDArray[np.float32], accepted: NDArray[np.bool_]
@@ -142,52 +148,46 @@ class AcceptanceStatistics:
         self._bins[1] += np.bincount(bins, probabilities, minlength=size)
         self._bins[2] += np.bincount(bins, accepted, minlength=size)
 
-    def _observe_places(
-        self, drafts: Drafts, verified: NDArray[np.int32], accepted: NDArray[np.bool_]
+    def _observe_positions(
+        self, deepest: NDArray[np.int64], num_accepted: NDArray[np.int64]
     ) -> None:
-        rows = np.searchsorted(MATCH_LENGTHS, drafts.match_lengths, side="right") - 1
-        for request in np.flatnonzero(verified):
-            start = int(drafts.offsets[request])
-            nodes = slice(start, start + int(verified[request]))
-            depths = _depths(drafts.parents[nodes])
-            num_accepted = int(np.count_nonzero(accepted[nodes]))
-            # Tried: up to the first position where no node was accepted.
-            num_tried = min(num_accepted + 1, max(depths), self._settings.max_positions)
-            self._positions[0, :num_tried] += 1
-            self._positions[1, : min(num_accepted, num_tried)] += 1
-            self._matches[0, rows[request]] += 1
-            self._matches[1, rows[request]] += num_accepted > 0
+        """Of B requests the deepest known position (0: none) and how many were accepted."""
+        size = self._settings.max_positions
+        # Tried: up to the first position where no node was accepted.
+        tried = np.minimum(np.minimum(num_accepted + 1, deepest), size)
+        kept = np.minimum(num_accepted, tried)
+        self._positions += [_reaching(tried, size), _reaching(kept, size)]
+
+    def _observe_matches(
+        self,
+        match_lengths: NDArray[np.int32],
+        is_known: NDArray[np.bool_],
+        is_accepted: NDArray[np.bool_],
+    ) -> None:
+        """Of B requests whether the first position is known, and whether it was accepted."""
+        rows = np.searchsorted(MATCH_LENGTHS, match_lengths, side="right") - 1
+        for row, mask in enumerate((is_known, is_accepted)):
+            self._matches[row] += np.bincount(rows[mask], minlength=len(MATCH_LENGTHS))
 
 
-def accepted_nodes(
-    token_ids: NDArray[np.int32], parents: NDArray[np.int32], truth: NDArray[np.int32]
-) -> NDArray[np.bool_]:
-    """(n,) which of one request's n nodes are accepted when the text goes on as `truth`."""
-    accepted = np.zeros(len(token_ids), np.bool_)
-    node, depth = -1, 0
-    for i, (token, parent) in enumerate(zip(token_ids.tolist(), parents.tolist(), strict=True)):
-        if depth < len(truth) and parent == node and token == truth[depth]:
-            accepted[i] = True
-            node, depth = i, depth + 1
-    return accepted
+def _reaching(counts: NDArray[np.integer], size: int) -> NDArray[np.int64]:
+    """(size,) how many of `counts`, each at most `size`, are above 0, 1, ... size - 1."""
+    return np.bincount(counts, minlength=size + 1)[::-1].cumsum()[::-1][1:]
 
 
-def _depths(parents: NDArray[np.int32]) -> list[int]:
-    """Draft position of each node, from 1."""
-    depths: list[int] = []
-    for parent in parents.tolist():
-        depths.append(1 if parent < 0 else depths[parent] + 1)
-    return depths
+def _around_edges(bins: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(n + 1,) sums of the one or two of the (n,) bins that each edge bounds."""
+    return np.convolve(bins, [1.0, 1.0])
 
 
-def _isotonic(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _isotonic(values: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
     """The non-decreasing values nearest to `values` (pool adjacent violators, least squares)."""
-    pools: list[tuple[float, int]] = []
-    for value in values.tolist():
-        mean, size = value, 1
+    pools: list[tuple[float, float, int]] = []
+    for value, own_weight in zip(values.tolist(), weights.tolist(), strict=True):
+        mean, weight, size = value, own_weight, 1
         while pools and pools[-1][0] > mean:
-            other, other_size = pools.pop()
-            mean = (mean * size + other * other_size) / (size + other_size)
-            size += other_size
-        pools.append((mean, size))
-    return np.repeat([mean for mean, _ in pools], [size for _, size in pools])
+            other, other_weight, other_size = pools.pop()
+            mean = (mean * weight + other * other_weight) / (weight + other_weight)
+            weight, size = weight + other_weight, size + other_size
+        pools.append((mean, weight, size))
+    return np.repeat([mean for mean, _, _ in pools], [size for _, _, size in pools])

@@ -14,24 +14,18 @@ from numpy.typing import NDArray
 from seer.costmodel.step_time import StepTime
 from seer.errors import InvalidInput
 
-_SEARCH_POINTS = 64
-"""Step times that one pass of the search asks for, some 0.1 ms."""
+_SEARCH_POINTS = 24
+"""Step times that one pass of the search asks for: some 20 to 50 µs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftBatch:
-    """B requests with N draft nodes in all.
-
-    Raises:
-        InvalidInput: A shape does not fit, a limit is negative, or a weight is not above 0.
-    """
+    """B requests with N draft nodes in all, no more than each may verify."""
 
     is_probe: NDArray[np.bool_]
     """(B,)"""
     weights: NDArray[np.float64]
-    """(B,) what a token of the request is worth against others'."""
-    limits: NDArray[np.int32]
-    """(B,) most nodes that the request may verify."""
+    """(B,) what a token of the request is worth against others', above 0."""
     probabilities: NDArray[np.float64]
     """(N,) of acceptance, path included; never rising within a request."""
     offsets: NDArray[np.int32]
@@ -41,24 +35,15 @@ class DraftBatch:
     context_tokens: float
     """KV tokens that the step reads in all."""
 
-    def __post_init__(self) -> None:
-        size = len(self.limits)
-        if not size == len(self.is_probe) == len(self.weights) == len(self.offsets) - 1:
-            raise InvalidInput("limits", self.limits, "allowed: (B,), as is_probe and weights")
-        if (self.limits < 0).any():
-            raise InvalidInput("limits", self.limits, "allowed: 0 or more")
-        if not ((self.weights > 0) & np.isfinite(self.weights)).all():
-            raise InvalidInput("weights", self.weights, "allowed: above 0, finite")
-
     @property
     def num_requests(self) -> int:
         """B."""
-        return len(self.limits)
+        return len(self.weights)
 
     @property
-    def caps(self) -> NDArray[np.int32]:
-        """(B,) nodes that each request has and may verify."""
-        return np.minimum(self.limits, np.diff(self.offsets)).astype(np.int32)
+    def sizes(self) -> NDArray[np.int32]:
+        """(B,) nodes of each request."""
+        return np.diff(self.offsets)
 
 
 class Budget(Protocol):
@@ -97,7 +82,7 @@ class FixedBudget:
 
     def allot(self, batch: DraftBatch) -> NDArray[np.int32]:
         """See Budget."""
-        return np.minimum(batch.caps, self.num_nodes).astype(np.int32)
+        return np.minimum(batch.sizes, self.num_nodes).astype(np.int32)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +124,7 @@ class MarginalBenefit:
             num_probes, batch.num_requests - num_probes, batch.acceptance, batch.context_tokens
         )
         wanted = np.where(batch.is_probe, budget.probe, budget.rest)
-        return np.minimum(batch.caps, wanted).astype(np.int32)
+        return np.minimum(batch.sizes, wanted).astype(np.int32)
 
     def draft_budget(
         self,
@@ -182,7 +167,7 @@ class MarginalBenefit:
         """
         if num_requests == 0:
             return 0
-        alpha = _acceptance_rate(_padded(acceptance, self.max_positions + 1))
+        beta = _padded(acceptance, self.max_positions + 1)
 
         # Paper silent: whether 0 is among the candidates. It must be: else the test of Algorithm 1
         # that turns speculation off could not be met.
@@ -190,6 +175,7 @@ class MarginalBenefit:
             drafted = num_requests * positions
             seconds = self.step_time.step_s(num_requests, num_requests + drafted, context_tokens)
             seconds += self.step_time.draft_s(num_requests, drafted)
+            alpha = _acceptance_rate(beta[: positions + 1])
             return seconds / sum(alpha**i for i in range(positions + 1))
 
         return min(range(self.max_positions + 1), key=time_per_token)
@@ -208,11 +194,14 @@ class SeerBudget:
     step_time: StepTime
     max_nodes_chain: int = 8
     """Most nodes of a request in a batch that drafts chains; the paper's gamma_max."""
-    max_nodes_tree: int = 16
+    max_nodes_tree: int = 32
     """Most nodes of a request in a batch that drafts trees."""
+    max_nodes_batch: int = 256
+    """Most nodes of such a batch in all, where that leaves each request `max_nodes_chain`: more
+    candidates than can pay only let the overrated ones win."""
     tree_top_k: int = 4
     # Paper silent: several paths "in the long-tail stage", without a number.
-    max_requests_tree: int = 8
+    max_requests_tree: int = 32
     """Batches of up to so many requests draft trees."""
     probe_weight: float = 2.0
     """What a probe's token is worth, besides the weight of its request; as the paper's lambda."""
@@ -221,7 +210,8 @@ class SeerBudget:
     what no step-time model knows of, the bookkeeping of longer steps and errors of both models."""
 
     def __post_init__(self) -> None:
-        for name in ("max_nodes_chain", "max_nodes_tree", "max_requests_tree", "min_gain"):
+        sizes = ("max_nodes_chain", "max_nodes_tree", "max_nodes_batch", "max_requests_tree")
+        for name in (*sizes, "min_gain"):
             if not getattr(self, name) >= 0:
                 raise InvalidInput(name, getattr(self, name), "allowed: 0 or more")
         if self.tree_top_k < 1:
@@ -231,8 +221,10 @@ class SeerBudget:
 
     def max_nodes(self, num_requests: int) -> int:
         """See Budget."""
-        is_tree = num_requests <= self.max_requests_tree
-        return self.max_nodes_tree if is_tree else self.max_nodes_chain
+        if num_requests > self.max_requests_tree:
+            return self.max_nodes_chain
+        share = self.max_nodes_batch // max(num_requests, 1)
+        return min(self.max_nodes_tree, max(self.max_nodes_chain, share))
 
     def top_k(self, num_requests: int) -> int:
         """See Budget."""
@@ -241,14 +233,10 @@ class SeerBudget:
     def allot(self, batch: DraftBatch) -> NDArray[np.int32]:
         """See Budget. Of equal nodes the earlier request's, and its earlier ones, come first."""
         size = batch.num_requests
-        weights = batch.weights * np.where(batch.is_probe, self.probe_weight, 1.0)
-        owners = np.repeat(np.arange(size), np.diff(batch.offsets))
-        within = np.arange(len(owners)) - batch.offsets[owners]
-        caps = np.minimum(batch.caps, self.max_nodes(size))
-        usable = np.flatnonzero(within < caps[owners])
-        values = weights[owners[usable]] * batch.probabilities[usable]
+        weights = np.where(batch.is_probe, self.probe_weight, 1.0) * batch.weights
+        values = np.repeat(weights, batch.sizes) * batch.probabilities
         order = np.argsort(-values, kind="stable")  # keeps each request's nodes in their order
-        expected = np.concatenate([[weights.sum()], weights.sum() + np.cumsum(values[order])])
+        expected = np.concatenate([[0.0], values[order]]).cumsum() + weights.sum()
 
         def tokens_per_s(num_nodes: int) -> float:
             seconds = self.step_time.step_s(size, size + num_nodes, batch.context_tokens)
@@ -257,14 +245,14 @@ class SeerBudget:
         best = _argmax(tokens_per_s, len(order))
         if tokens_per_s(best) < (1 + self.min_gain) * tokens_per_s(0):
             best = 0
-        chosen = owners[usable[order[:best]]]
-        return np.bincount(chosen, minlength=size).astype(np.int32)
+        owners = np.repeat(np.arange(size), batch.sizes)
+        return np.bincount(owners[order[:best]], minlength=size).astype(np.int32)
 
 
 def _argmax(value: Callable[[int], float], last: int) -> int:
     """The smallest n from 0 to `last` with the greatest value.
 
-    Exact up to 63, and for values that rise to one top; else the best near the best of 64.
+    Exact up to 23, and for values that rise to one top; else the best near the best of 24.
     """
     low, high = 0, last
     while True:
@@ -289,7 +277,8 @@ def _acceptance_rate(beta: list[float]) -> float:
     """Alpha = E[beta]: accepted of tried positions.
 
     # Paper silent: over what the mean is taken. Over trials: a position is tried when the one
-    # before it was accepted.
+    # before it was accepted. And over the positions that a gamma would try: deeper ones are tried
+    # in texts that are easy to guess, and would make a first position look better than it is.
     """
     tried = sum(beta[:-1])
     return sum(beta[1:]) / tried if tried else 0.0

@@ -7,7 +7,6 @@ from seer.drafting.acceptance import (
     MATCH_LENGTHS,
     AcceptanceSettings,
     AcceptanceStatistics,
-    accepted_nodes,
 )
 from seer.drafting.suffix_tree import Drafts
 from seer.errors import InvalidInput
@@ -26,43 +25,51 @@ def _chain(probabilities: list[float], match_length: int = 3) -> Drafts:
     )
 
 
-def _observe(statistics: AcceptanceStatistics, drafts: Drafts, verified: int, taken: int) -> None:
+def _observe(statistics: AcceptanceStatistics, drafts: Drafts, known: int, taken: int) -> None:
     accepted = np.arange(len(drafts.token_ids)) < taken
-    statistics.observe(drafts, np.array([verified], np.int32), accepted)
-
-
-def test_a_path_is_followed_through_a_tree() -> None:
-    """The nodes of the true path are accepted, its siblings are not."""
-    tokens, parents = np.array([5, 6, 7, 8], np.int32), np.array([-1, -1, 1, 0], np.int32)
-    accepted = accepted_nodes(tokens, parents, np.array([6, 7, 9], np.int32))
-    assert accepted.tolist() == [False, True, True, False]
-    assert not accepted_nodes(tokens, parents, np.empty(0, np.int32)).any()
+    statistics.observe(drafts, np.array([known], np.int32), accepted)
 
 
 def test_positions_count_while_the_path_holds() -> None:
     """A position after a rejected one says nothing, and is not counted."""
     statistics = AcceptanceStatistics(KEEP_ALL)
     for _ in range(1000):
-        _observe(statistics, _chain([0.9, 0.8, 0.7]), verified=3, taken=1)
+        _observe(statistics, _chain([0.9, 0.8, 0.7]), known=3, taken=1)
     beta = statistics.by_position()
     assert beta[:3] == pytest.approx([1.0, 1.0, 0.0], abs=0.01)
     assert beta[3] == pytest.approx(0.6 * beta[2])
 
 
+def test_a_tree_counts_its_deepest_known_node() -> None:
+    """One path of two forks was right to the end; the other fork is one position too."""
+    statistics = AcceptanceStatistics(KEEP_ALL)
+    drafts = Drafts(
+        token_ids=np.array([5, 6, 7], np.int32),
+        parents=np.array([-1, -1, 1], np.int32),
+        probabilities=np.array([0.5, 0.4, 0.3], np.float32),
+        offsets=np.array([0, 3], np.int32),
+        match_lengths=np.array([3], np.int32),
+    )
+    for _ in range(1000):
+        statistics.observe(drafts, np.array([3], np.int32), np.array([False, True, True]))
+    assert statistics.by_position()[:3] == pytest.approx([1.0, 1.0, 1.0], abs=0.01)
+    assert statistics.by_position()[3] == pytest.approx(0.6, abs=0.01)
+
+
 def test_match_lengths_are_told_apart() -> None:
     """Acceptance of the first position, by the match that led to it."""
     statistics = AcceptanceStatistics(KEEP_ALL)
-    _observe(statistics, _chain([0.9], match_length=1), verified=1, taken=0)
-    _observe(statistics, _chain([0.9], match_length=40), verified=1, taken=1)
+    _observe(statistics, _chain([0.9], match_length=1), known=1, taken=0)
+    _observe(statistics, _chain([0.9], match_length=40), known=1, taken=1)
     shares = dict(zip(MATCH_LENGTHS, statistics.by_match_length(), strict=True))
     assert (shares[1], shares[32]) == (0.0, 1.0)
     assert np.isnan(shares[4])
 
 
-def test_what_is_not_verified_does_not_count() -> None:
-    """A draft of which nothing was verified leaves no trace."""
+def test_what_is_not_known_does_not_count() -> None:
+    """A draft of which nothing is known leaves no trace."""
     statistics = AcceptanceStatistics(KEEP_ALL)
-    _observe(statistics, _chain([0.9, 0.8]), verified=0, taken=0)
+    _observe(statistics, _chain([0.9, 0.8]), known=0, taken=0)
     assert statistics.reliability()[:, 0].sum() == 0
     assert statistics.by_position()[1] == pytest.approx(0.6)
 
@@ -73,7 +80,7 @@ def test_estimates_are_corrected_by_what_was_observed() -> None:
     estimate = np.array([0.55], np.float32)
     assert statistics.calibrate(estimate) == pytest.approx([0.55])
     for step in range(1000):
-        _observe(statistics, _chain([0.55]), verified=1, taken=int(step % 10 < 3))
+        _observe(statistics, _chain([0.55]), known=1, taken=int(step % 10 < 3))
     assert statistics.reliability()[5].tolist() == pytest.approx([1000, 0.55, 0.3])
     assert statistics.calibrate(estimate)[0] < 0.45
     everywhere = statistics.calibrate(np.linspace(0, 1, 101))
@@ -86,17 +93,15 @@ def test_old_observations_fade() -> None:
     """Later outcomes outweigh more earlier ones."""
     statistics = AcceptanceStatistics(AcceptanceSettings(decay=0.9))
     for taken in [1] * 100 + [0] * 50:
-        _observe(statistics, _chain([0.5], match_length=2), verified=1, taken=taken)
+        _observe(statistics, _chain([0.5], match_length=2), known=1, taken=taken)
     assert statistics.by_match_length()[2] < 0.01
 
 
-@pytest.mark.parametrize("verified", [[-1], [2], [1, 1]])
-def test_impossible_outcomes_are_refused(verified: list[int]) -> None:
-    """No more nodes are verified than drafted, and no fewer than none."""
-    with pytest.raises(InvalidInput, match="verified"):
-        AcceptanceStatistics().observe(
-            _chain([0.5]), np.array(verified, np.int32), np.array([True])
-        )
+@pytest.mark.parametrize("known", [[-1], [2], [1, 1]])
+def test_impossible_outcomes_are_refused(known: list[int]) -> None:
+    """No more nodes are known than drafted, and no fewer than none."""
+    with pytest.raises(InvalidInput, match="known"):
+        AcceptanceStatistics().observe(_chain([0.5]), np.array(known, np.int32), np.array([True]))
 
 
 def test_bad_settings_are_refused() -> None:

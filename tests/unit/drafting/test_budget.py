@@ -24,7 +24,6 @@ def _batch(
     probabilities: list[list[float]],
     *,
     probes: tuple[int, ...] = (),
-    limit: int = 8,
     weights: list[float] | None = None,
     acceptance: tuple[float, ...] = (1.0, 0.7, 0.5, 0.35),
 ) -> DraftBatch:
@@ -32,7 +31,6 @@ def _batch(
     return DraftBatch(
         is_probe=np.isin(np.arange(size), probes),
         weights=np.array(weights or [1.0] * size),
-        limits=np.full(size, limit, np.int32),
         probabilities=np.array([p for each in probabilities for p in each]),
         offsets=np.cumsum([0, *map(len, probabilities)]).astype(np.int32),
         acceptance=np.array(acceptance),
@@ -41,8 +39,8 @@ def _batch(
 
 
 def test_fixed() -> None:
-    """The number, but no more than was drafted or is allowed."""
-    batch = _batch([[0.9] * 5, [0.9], []], limit=3)
+    """The number, but no more than was drafted."""
+    batch = _batch([[0.9] * 3, [0.9], []])
     assert FixedBudget(2).allot(batch).tolist() == [2, 1, 0]
     assert FixedBudget(8).allot(batch).tolist() == [3, 1, 0]
     assert FixedBudget(0).allot(batch).tolist() == [0, 0, 0]
@@ -101,8 +99,15 @@ def test_seer_puts_probes_and_heavy_requests_first() -> None:
 def test_several_paths_when_the_batch_is_small() -> None:
     """Few requests draft trees, many draft chains."""
     budget = SeerBudget(step_time=FREE)
-    assert (budget.top_k(8), budget.max_nodes(8)) == (4, 16)
-    assert (budget.top_k(9), budget.max_nodes(9)) == (1, 8)
+    assert (budget.top_k(8), budget.max_nodes(8)) == (4, 32)
+    assert (budget.top_k(32), budget.max_nodes(32)) == (4, 8)
+    assert (budget.top_k(33), budget.max_nodes(33)) == (1, 8)
+
+
+def test_trees_shrink_as_the_batch_grows() -> None:
+    """The nodes of a batch are shared, within a request's most and least."""
+    budget = SeerBudget(step_time=FREE)
+    assert [budget.max_nodes(size) for size in (0, 1, 10, 16, 20)] == [32, 32, 25, 16, 12]
 
 
 def test_algorithm_1_step_by_step() -> None:
@@ -120,6 +125,15 @@ def test_algorithm_1_leaves_what_fits_nobody() -> None:
     beta = np.array([1.0, 0.9, 0.89, 0.88, 0.4])
     policy = MarginalBenefit(step_time=FREE, max_positions=3)
     assert policy.draft_budget(1, 1, beta, 0.0) == DraftBudget(probe=1, rest=3)
+
+
+def test_algorithm_1_judges_a_length_by_its_own_positions() -> None:
+    """What only the deepest positions promise does not speak for the first one."""
+    # 1 s for 1 token; 1.5 s for 1.4 with one position; 2 s for 1.8 with eight nearly sure after it.
+    beta = np.array([1.0, 0.4, *[0.4] * 7])
+    step_time = SurfaceStepTime(fixed_s=0.5, per_token_s=0.5)
+    policy = MarginalBenefit(step_time=step_time)
+    assert policy.best_positions(1, beta, 0.0) == 0
 
 
 def test_algorithm_1_turns_off() -> None:
@@ -160,13 +174,11 @@ def test_bad_values_are_named() -> None:
         MarginalBenefit(step_time=FREE, priority=0.5)
     with pytest.raises(InvalidInput, match="max_nodes_tree"):
         SeerBudget(step_time=FREE, max_nodes_tree=-1)
+    with pytest.raises(InvalidInput, match="max_nodes_batch"):
+        SeerBudget(step_time=FREE, max_nodes_batch=-1)
     with pytest.raises(InvalidInput, match="min_gain"):
         SeerBudget(step_time=FREE, min_gain=float("nan"))
     with pytest.raises(InvalidInput, match="tree_top_k"):
         SeerBudget(step_time=FREE, tree_top_k=0)
     with pytest.raises(InvalidInput, match="probe_weight"):
         SeerBudget(step_time=FREE, probe_weight=0.0)
-    with pytest.raises(InvalidInput, match="limits"):
-        _batch([[0.5]], limit=-1)
-    with pytest.raises(InvalidInput, match="weights"):
-        _batch([[0.5]], weights=[-1.0])

@@ -18,10 +18,10 @@ from seer.drafting.draft_client import ClientSettings, DraftClient
 from seer.drafting.draft_server import DraftServer
 from seer.drafting.group_copy import DraftRequest
 from seer.drafting.messages import GroupKey
-from seer.drafting.planner import Planner, RunningRequest
+from seer.drafting.planner import Planner, RunningBatch
 from seer.drafting.sharded_server import link_to
 from seer.drafting.suffix_tree import Drafts, DraftSettings
-from seer.engines.serving.draft import Draft
+from seer.engines.serving.draft import NO_DRAFT, Draft
 from seer.types import Chunk, RequestId
 
 GROUP_TTL_S = 120.0
@@ -46,6 +46,11 @@ class GroupDrafter:
         self._running: dict[RequestId, _Running] = {}
         self._weight_version = 0
         self._last: Drafts | None = None
+        """Of the last step, if it had any."""
+        self._num_verified: Sequence[int] = ()
+        """Of its drafts."""
+        self._new_tokens: dict[RequestId, list[int]] = {}
+        """Of its requests since, in its order."""
         client.start()
 
     def begin(self, chunk: Chunk) -> None:
@@ -63,31 +68,30 @@ class GroupDrafter:
         self, request_ids: Sequence[RequestId], max_depths: Sequence[int], context_tokens: int
     ) -> Sequence[Draft]:
         """Ask all trees in one call, and cut every draft to what pays."""
+        self._teach()
         running = [self._running[name] for name in request_ids]
-        requests = [
-            _seen_by_planner(each.chunk, depth)
-            for each, depth in zip(running, max_depths, strict=True)
-        ]
+        batch = _seen_by_planner(running, max_depths)
+        limits = self._planner.limits(batch)
+        if not limits.any():
+            return [NO_DRAFT] * len(running)
         found = self._client.speculate(
-            [each.place for each in running],
-            self._planner.limits(requests),
-            self._planner.settings(len(requests)),
+            [each.place for each in running], limits, self._planner.settings(len(batch))
         )
         self._last = found
-        return _cut(found, self._planner.plan(requests, found, context_tokens))
+        self._num_verified = [0] * len(running)
+        self._new_tokens = {name: [] for name in request_ids}
+        return _cut(found, self._planner.plan(batch, found, context_tokens))
 
     def learn(self, num_verified: Sequence[int], accepted: Sequence[Sequence[int]]) -> None:
-        """Tell the planner, whose statistics decide how much later steps verify."""
-        found = self._last
-        assert found is not None  # noqa: S101 - there was a draft
-        is_accepted = np.zeros(len(found.token_ids), np.bool_)
-        for start, nodes in zip(found.offsets.tolist(), accepted, strict=False):
-            for node in nodes:
-                is_accepted[start + node] = True
-        self._planner.observe(found, np.array(num_verified, np.int32), is_accepted)
+        """Note what was verified; the new tokens tell what of it was right, and more."""
+        del accepted
+        self._num_verified = num_verified
 
     def extend(self, request_id: RequestId, token_ids: Sequence[int]) -> None:
         """Let the group learn the request's new tokens."""
+        new_tokens = self._new_tokens.get(request_id)
+        if new_tokens is not None:
+            new_tokens += token_ids
         place = self._running[request_id].place
         self._client.append(place, place.num_tokens, token_ids)
 
@@ -98,6 +102,13 @@ class GroupDrafter:
     def close(self) -> None:
         """End the exchange with the draft server."""
         self._client.close()
+
+    def _teach(self) -> None:
+        """Tell the planner what became of the last drafts; how much it verifies rests on that."""
+        if self._last is not None:
+            verified = np.array(self._num_verified, np.int32)
+            self._planner.observe(self._last, verified, list(self._new_tokens.values()))
+            self._last = None
 
     def _forget_groups(self) -> None:
         """Other weights write other texts: their groups begin anew."""
@@ -121,12 +132,12 @@ def make_drafter(
     return GroupDrafter(client, Planner(budget, DraftSettings(), AcceptanceStatistics()))
 
 
-def _seen_by_planner(chunk: Chunk, max_depth: int) -> RunningRequest:
-    return RunningRequest(
-        request_id=chunk.request_id,
-        num_tokens_left=max_depth + 1,
-        is_probe=chunk.is_probe,
-        weight=chunk.draft_weight,
+def _seen_by_planner(running: Sequence[_Running], max_depths: Sequence[int]) -> RunningBatch:
+    chunks = [each.chunk for each in running]
+    return RunningBatch(
+        num_tokens_left=np.array(max_depths, np.int32) + 1,
+        is_probe=np.array([chunk.is_probe for chunk in chunks], np.bool_),
+        weights=np.array([chunk.draft_weight for chunk in chunks], np.float64),
     )
 
 
@@ -135,6 +146,6 @@ def _cut(found: Drafts, counts: NDArray[np.int32]) -> list[Draft]:
     starts = found.offsets[:-1].tolist()
     tokens, parents = found.token_ids.tolist(), found.parents.tolist()
     return [
-        Draft(tokens[start : start + count], parents[start : start + count])
+        Draft(tokens[start : start + count], parents[start : start + count]) if count else NO_DRAFT
         for start, count in zip(starts, counts.tolist(), strict=True)
     ]
