@@ -18,7 +18,7 @@ from seer.drafting.acceptance import AcceptanceStatistics
 from seer.drafting.draft_client import ClientSettings, DraftClient
 from seer.drafting.draft_server import DraftServer
 from seer.drafting.planner import Planner
-from seer.drafting.remote_server import RemoteServer
+from seer.drafting.sharded_server import link_to
 from seer.drafting.suffix_tree import DraftSettings
 from seer.engines.serving.group_drafter import GroupDrafter
 from seer.engines.vllm.drafting.draft_loop import Arrival, Batch, DraftLoop
@@ -135,7 +135,7 @@ def _drafter(settings: VllmDrafting, vocab_size: int, learned: StepTime) -> Grou
     """The drafter of the local engine, over chains."""
     drafting = settings.drafting
     server = drafting.server
-    link = DraftServer(vocab_size=vocab_size) if server is None else RemoteServer(server)
+    link = DraftServer(vocab_size=vocab_size) if server is None else link_to(server)
     client_settings = ClientSettings(
         vocab_size=vocab_size,
         fetch_period_s=drafting.fetch_period_s,
