@@ -42,7 +42,7 @@ from seer.rollout.site import Site
 from seer.rollout.token_store import TokenStore
 from seer.rollout.trace import TraceRecord
 from seer.rollout.transfers import Transfers, places, spill_places
-from seer.types import ChunkProgress, ChunkResult, DropKV, ExportKV, RequestId
+from seer.types import Chunk, ChunkProgress, ChunkResult, DropKV, ExportKV, RequestId
 
 OnRecord = Callable[[TraceRecord], None]
 GATHER_S = 0.001
@@ -196,8 +196,10 @@ class Driver:
         action = held.action
         match action:
             case StartChunk():
+                # At once, not in the task: the instance may be lost before a task begins.
                 placed.in_flight.add(action.request_id)
-                work: Coroutine[Any, Any, None] = self._run(action, placed, engine)
+                chunk = self.store.begin(action, self._fleet.weight_version, self.now)
+                work: Coroutine[Any, Any, None] = self._run(chunk, placed, engine)
             case AbortChunk():
                 work = self._guard(engine.abort(action.request_id), placed, engine)
             case ExportObject():
@@ -206,8 +208,7 @@ class Driver:
                 work = self._guard(engine.move_kv(DropKV(key=action.key)), placed, engine)
         self._tasks.create_task(work)
 
-    async def _run(self, start: StartChunk, placed: Placed, engine: Engine) -> None:
-        chunk = self.store.begin(start, self._fleet.weight_version, self.now)
+    async def _run(self, chunk: Chunk, placed: Placed, engine: Engine) -> None:
         try:
             result = await engine.run(chunk, partial(self._progress, placed, engine))
         except InstanceLost:
