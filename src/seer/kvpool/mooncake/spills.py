@@ -71,7 +71,7 @@ class RemoteSpills:
             part = slots[start : start + len(rows)]
             keys = []
             for slot, row in zip(part, rows, strict=False):
-                if self._disk is None or not self._disk.read_slot(slot, memoryview(row)):
+                if self._disk is None or not self._disk.read_slot(slot, row.data):
                     return False
                 keys.append(key_of(row[:HEADER_BYTES].tobytes()))
             if not self._tier.put_slots(keys, [row.ctypes.data for row in rows[: len(part)]]):

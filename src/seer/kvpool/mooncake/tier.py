@@ -14,7 +14,6 @@ died 4 s.)
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -39,7 +38,8 @@ _OUT_OF_MEMORY = -200
 _HARMLESS = {_NOT_FOUND, _OUT_OF_MEMORY}
 """Codes that say nothing about the store's health."""
 
-T = TypeVar("T")
+_ABANDONED: list[Store] = []
+"""Connections that nobody closes; their destructors must not run either."""
 
 
 class _Failed(Exception):
@@ -94,7 +94,7 @@ class MooncakeTier:
             part = keys[start : start + len(self._staging)]
             for row, key in zip(self._staging, part, strict=False):
                 payload = memoryview(next(payloads)).cast("B")
-                whole = memoryview(row)
+                whole = row.data
                 whole[:HEADER_BYTES] = pack_header(key, num_tokens, payload)
                 whole[HEADER_BYTES:] = payload
             rows = self._staging[: len(part)]
@@ -120,7 +120,7 @@ class MooncakeTier:
         for start in range(0, len(keys), len(self._staging)):
             part = keys[start : start + len(self._staging)]
             for key, row, size in zip(part, self._staging, self._fetch(part), strict=False):
-                whole = memoryview(row)
+                whole = row.data
                 header, payload = bytes(whole[:HEADER_BYTES]), whole[HEADER_BYTES:]
                 is_whole = size == len(whole) and names(header, key, len(payload))
                 if not (is_whole and is_intact(header, payload)):
@@ -132,9 +132,15 @@ class MooncakeTier:
         self._call(lambda store: [store.remove_by_regex(f"^{self._prefix}")], 0)
 
     def close(self) -> None:
-        """Disconnect, or leave a connection that hangs to the end of the process. Idempotent."""
+        """Disconnect. Idempotent.
+
+        A connection that has failed is left to the end of the process: Mooncake's `close` holds
+        the interpreter's lock while it waits for a master that is gone.
+        """
         store, self._store = self._store, None
-        if store is not None and self._thread.is_free:
+        if store is not None and self._silent_until > 0:
+            _ABANDONED.append(store)
+        elif store is not None:
             try:
                 self._thread.call(store.close, _CALL_LIMIT_S)
             except TimeoutError:

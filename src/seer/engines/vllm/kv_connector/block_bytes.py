@@ -1,6 +1,7 @@
 """vLLM's KV tensors as blocks of bytes: a block's payload is its part of every layer, in turn."""
 
 from collections.abc import Mapping
+from itertools import accumulate
 
 import torch
 
@@ -15,27 +16,28 @@ class KVBlocks:
     ) -> None:
         """Raises EngineFailure when the tensors are not blocks of `payload_bytes` in all."""
         self._blocks = [_by_block(name, layers[name], num_blocks) for name in sorted(layers)]
-        self._sizes = [blocks[0].numel() * blocks.element_size() for blocks in self._blocks]
-        if sum(self._sizes) != payload_bytes:
+        sizes = [blocks[0].numel() * blocks.element_size() for blocks in self._blocks]
+        if sum(sizes) != payload_bytes:
             raise EngineFailure(
-                f"a KV block of vLLM's has {sum(self._sizes)} bytes, of the pool {payload_bytes}"
+                f"a KV block of vLLM's has {sum(sizes)} bytes, of the pool {payload_bytes}"
             )
         self._staging = torch.empty(payload_bytes, dtype=torch.uint8)
+        ends = list(accumulate(sizes))
+        self._parts = [
+            self._staging[end - size : end] for size, end in zip(sizes, ends, strict=True)
+        ]
 
     def read(self, block_id: int) -> memoryview:
         """The payload of a block, valid until the next call."""
-        for part, blocks in zip(self._parts(), self._blocks, strict=True):
+        for part, blocks in zip(self._parts, self._blocks, strict=True):
             part.view(blocks.dtype).view(blocks[block_id].shape).copy_(blocks[block_id])
-        return memoryview(self._staging.numpy())
+        return self._staging.numpy().data
 
     def write(self, block_id: int, payload: memoryview) -> None:
         """Replace a block."""
-        memoryview(self._staging.numpy())[:] = payload
-        for part, blocks in zip(self._parts(), self._blocks, strict=True):
+        self._staging.numpy().data[:] = payload
+        for part, blocks in zip(self._parts, self._blocks, strict=True):
             blocks[block_id].copy_(part.view(blocks.dtype).view(blocks[block_id].shape))
-
-    def _parts(self) -> tuple[torch.Tensor, ...]:
-        return self._staging.split(self._sizes)
 
 
 def _by_block(name: str, layer: torch.Tensor, num_blocks: int) -> torch.Tensor:
