@@ -71,7 +71,7 @@ def _base(model: Path) -> list[str]:
         f"{ROLLOUT}.tensor_model_parallel_size=1",
         f"{ROLLOUT}.dtype=float32",
         f"{ROLLOUT}.n=4",
-        f"{ROLLOUT}.agent.num_workers=2",
+        f"{ROLLOUT}.agent.num_workers=1",
         "data.max_prompt_length=32",
         "data.max_response_length=32",
         "trainer.use_v1=false",

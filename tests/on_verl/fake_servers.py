@@ -8,16 +8,27 @@ says. So a response is the same whether it is generated in one call or in severa
 import asyncio
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import ray
-from verl.workers.rollout.replica import TokenOutput
 
 END = 1
 FIRST_CODE = 20
 NUM_CODES = 120
 STEP_S = 0.002
+
+
+@dataclass
+class TokenOutput:
+    """verl's of that name, as far as it is read; an actor that imports verl starts slowly."""
+
+    token_ids: list[int]
+    log_probs: list[float] | None
+    stop_reason: str
+    routed_experts: Any = None
+    num_preempted: int | None = None
+    extra_fields: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

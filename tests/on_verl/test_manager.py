@@ -34,7 +34,8 @@ class Stage:
 def seer(local_ray: None, make_config: MakeConfig) -> Stage:
     del local_ray
     servers = start_servers(2)
-    config = make_config(*SEER_KEYS, f"+{ROLLOUT}.custom.seer.chunk_size={CHUNK}")
+    settings = (f"+{ROLLOUT}.custom.seer.chunk_size={CHUNK}", f"{ROLLOUT}.agent.num_workers=2")
+    config = make_config(*SEER_KEYS, *settings)
     return Stage(make_manager(config, servers), servers)
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import ray
-from verl.utils.config import omega_conf_to_dataclass
 from verl.workers.rollout.base import BaseRollout
 from verl.workers.rollout.utils import ensure_async_iterator
 
@@ -33,10 +32,9 @@ class SeerAdapter(BaseRollout):  # type: ignore[misc]  # verl is not typed
         """Raises InvalidInput for keys that the engine cannot serve."""
         super().__init__(config, model_config, device_mesh)
         settings = read_settings(self.config)
-        model = omega_conf_to_dataclass(model_config)
-        engine_spec(self.config, model, settings, settings.device or "cpu").describe()
+        engine_spec(self.config, self.model_config, settings, settings.device or "cpu").describe()
         self._weights_dir = Path(settings.weights_dir) if settings.weights_dir else None
-        self._is_tied = bool(model.hf_config.tie_word_embeddings)
+        self._is_tied = bool(self.model_config.hf_config.tie_word_embeddings)
         self._replica_rank = replica_rank if replica_rank >= 0 else int(os.environ["RANK"])
         self._handle: Any = None
 

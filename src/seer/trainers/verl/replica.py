@@ -3,6 +3,7 @@
 from typing import Any
 
 import ray
+import torch
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from verl.plugin.platform import get_platform
 from verl.utils.config import omega_conf_to_dataclass
@@ -60,10 +61,10 @@ def server_name(replica_rank: int) -> str:
 
 
 def _whereabouts(_worker: Any) -> tuple[str, str | None]:
-    """In verl's worker: its node, and the GPU that Ray gave it."""
+    """In verl's worker: its node, and the GPU that Ray gave it, if it is one that torch can use."""
     context = ray.get_runtime_context()
     devices = context.get_accelerator_ids().get(get_resource_name()) or []
-    return context.get_node_id(), devices[0] if devices else None
+    return context.get_node_id(), devices[0] if devices and torch.cuda.is_available() else None
 
 
 def _environment(device_id: str | None) -> dict[str, str]:

@@ -66,6 +66,8 @@ class SeerServer:
         self._global_steps: int | None = None
         self._num_asked = 0
         self._running: set[RequestId] = set()
+        self._is_idle = asyncio.Event()
+        self._is_idle.set()
         self._is_open = asyncio.Event()
         self._is_open.set()
         self._is_rejecting = False
@@ -155,9 +157,8 @@ class SeerServer:
         self._global_steps = global_steps
 
     async def sleep(self) -> None:
-        """Leave the device to the trainer. Raises EngineFailure while requests are running."""
-        if self._running:
-            raise EngineFailure(f"{len(self._running)} requests are running: abort them first")
+        """Leave the device to the trainer, when what runs has ended."""
+        await self._is_idle.wait()
         if self._setup.frees_engine and self._engine is not None:
             engine, self._engine = self._engine, None
             await engine.close()
@@ -212,10 +213,13 @@ class SeerServer:
     async def _run(self, chunk: Chunk) -> ChunkResult:
         engine = await self._launched()
         self._running.add(chunk.request_id)
+        self._is_idle.clear()
         try:
             return await engine.run(chunk, lambda _: None)
         finally:
             self._running.discard(chunk.request_id)
+            if not self._running:
+                self._is_idle.set()
 
     async def _launched(self) -> Engine:
         async with self._launching:

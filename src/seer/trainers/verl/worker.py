@@ -27,7 +27,7 @@ class Scheduled:
         try:
             return await super()._run_agent_loop(sampling_params, trajectory, **fields)  # type: ignore[misc]  # of the class after
         finally:
-            self.router.leave.remote(mine.uid, mine.order)
+            await self.router.leave.remote(mine.uid, mine.order)
 
 
 class SeerAgentLoopWorker(Scheduled, AgentLoopWorker):  # type: ignore[misc]  # verl is not typed
