@@ -13,8 +13,8 @@ from pathlib import Path
 
 OUT = Path("out/resume")
 PROMPTS = OUT.with_suffix(".jsonl")
-QUESTIONS = ("Name three rivers.", "What is 17 + 25?", "Write a haiku about rain.", "Who was Ada?")
-LIMITS = ["--group-size", "4", "--max-tokens", "48", "--kv-tokens", "1024"]
+QUESTIONS = ("Name three rivers.", "What is 17 + 25?", "Write a haiku about rain.")
+LIMITS = ["--group-size", "4", "--max-tokens", "32", "--kv-tokens", "1024", "--format", "jsonl"]
 EXACT = ["--dtype", "float32"]  # in which scheduling changes no text
 COMMAND = [
     sys.executable,

@@ -44,7 +44,7 @@ def test_best_of_n(tmp_path: Path) -> None:
 def test_resume(tmp_path: Path) -> None:
     """Killed before it was over, and the same in the end."""
     output = run(tmp_path, "resume.py")
-    assert re.search(r"killed with [1-3] of 4 groups finished", output)
+    assert re.search(r"killed with [12] of 3 groups finished", output)
     assert "the same texts as without the kill: True" in output
 
 
