@@ -11,6 +11,7 @@ pytest.importorskip("vllm")
 from seer.engines.process import ProcessSpec
 from seer.engines.vllm.spec import VllmSpec
 from seer.rollout.engine import Engine, InstanceSetup
+from seer.types import WeightUpdate
 from support.conformance import (
     CHECKS_OF_CACHES,
     Check,
@@ -21,9 +22,8 @@ from support.conformance import (
 from support.shared_engine import SharedSpec
 from support.subjects import Subject
 
-LAST = (check_update_weights, check_close)
-"""These two leave nothing for others: an engine with other weights, and none."""
-FIRST = tuple(check for check in CHECKS_OF_CACHES if check not in LAST)
+CHECKS = (*(check for check in CHECKS_OF_CACHES if check is not check_close), check_close)
+"""The last one leaves no engine to others."""
 
 
 @pytest.fixture(scope="module")
@@ -56,10 +56,12 @@ def _subject(model: Path, spec: SharedSpec) -> Subject:
     return Subject(spec=spec, weights_path=str(model), keyed_draws=False, kv_objects=False)
 
 
-@pytest.mark.parametrize("check", [*FIRST, *LAST], ids=lambda check: check.__name__)
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 def test_conformance(
     check: Check, engine: Engine, tiny_model: Path, runner: asyncio.Runner
 ) -> None:
     """The checks that an engine can pass whose draws and KV cache are its own."""
     kind = _Closing if check is check_close else SharedSpec
     run_check(check, _subject(tiny_model, kind(_spec(tiny_model), engine)), runner)
+    if check is check_update_weights:
+        runner.run(engine.update_weights(WeightUpdate(version=0, path=str(tiny_model))))
