@@ -34,9 +34,9 @@ def make_manager(config: Any, servers: dict[str, Any]) -> Any:
     rollout = config.actor_rollout_ref.rollout
     router = get_router_handle(servers=servers, router_config_path=rollout.router_config_path)
     client = LLMServerClient(config=config, load_balancer_handle=router)
-    name = rollout.agent.agent_loop_manager_class
-    if name is None:
-        name = "verl.experimental.agent_loop.AgentLoopManager"
+    name = rollout.agent.get("agent_loop_manager_class") or (
+        "verl.experimental.agent_loop.AgentLoopManager"
+    )
     return load_class_from_fqn(name, "AgentLoopManager").create(config=config, llm_client=client)
 
 

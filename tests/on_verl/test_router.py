@@ -93,7 +93,8 @@ def test_new_weights_in_the_middle_of_a_rollout_end_it(make_config: MakeConfig) 
 
     async def run() -> None:
         servers = start_servers(1)
-        ray.get(servers["server-0"].step_at.remote(5))
+        # The first eight calls are under way at once.
+        ray.get(servers["server-0"].step_at.remote(12))
         await generate(await opened(make_config, servers), groups=2, size=4)
 
     with pytest.raises(EngineFailure, match="weights changed"):
