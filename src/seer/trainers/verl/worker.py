@@ -14,7 +14,7 @@ class Scheduled:
 
     def __init__(self, config: Any, llm_client: Any, *args: Any, **kwargs: Any) -> None:
         """Raises InvalidInput for another router."""
-        super().__init__(config, llm_client, *args, **kwargs)
+        super().__init__(config, llm_client, *args, **kwargs)  # type: ignore[call-arg]  # see below
         self.router = router_of(llm_client)
         self.llm_client = SeerClient(llm_client, self.router)
 
@@ -25,7 +25,8 @@ class Scheduled:
         mine = _trajectory(trajectory, fields)
         TRAJECTORY.set(mine)  # verl runs each loop in a task, and so in a context, of its own
         try:
-            return await super()._run_agent_loop(sampling_params, trajectory, **fields)  # type: ignore[misc]  # of the class after
+            # Of the class after this one.
+            return await super()._run_agent_loop(sampling_params, trajectory, **fields)  # type: ignore[misc]
         finally:
             await self.router.leave.remote(mine.uid, mine.order)
 
