@@ -1,50 +1,40 @@
-"""`seer cluster up`, `status` and `down`, and a rollout on what is up."""
+"""`seer cluster up`, `status` and `down`."""
 
-import asyncio
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("ray")
 
-from seer.cli.main import run
-from seer.cluster import trial
-from seer.cluster.ray_cluster import RayCluster
-from seer.engines.process import ProcessSpec
-from seer.engines.scripted import ScriptedSpec
-from seer.rollout.config import RolloutConfig
-from seer.rollout.rollout import Rollout
-from seer.types import SamplingParams
 
+def test_a_trial_cluster_from_up_to_down(tmp_path: Path) -> None:
+    """A second one is refused; after its end nothing is left to show.
 
-def test_a_trial_cluster_from_up_to_down(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """A second one is refused; after its end nothing is left to show."""
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    Each command is a process: Ray reads its token from the home directory once a process.
+    """
+    environment = {**os.environ, "HOME": str(tmp_path)}
+    environment.pop("RAY_ADDRESS", None)
+
+    def seer(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "seer.cli.main", "cluster", *arguments]
+        return subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=False, timeout=120
+        )
+
     try:
-        assert run(["cluster", "up", "--cpus", "3"]) == 0
-        running = trial.status()
-        assert running is not None
-        assert f"--ray-address {running.ray_address}" in capfd.readouterr().out
-        assert run(["cluster", "up"]) == 2
-        assert "one runs already" in capfd.readouterr().err
-        assert run(["cluster", "status"]) == 0
-        assert "1 nodes; free on each:\n  3 CPUs and 0 GPUs" in capfd.readouterr().out
-        asyncio.run(_rollout(running.ray_address))
+        up = seer("up", "--cpus", "3")
+        assert up.returncode == 0, up.stderr
+        assert "try next: seer rollout --cluster ray --ray-address " in up.stdout
+        again = seer("up")
+        assert again.returncode == 2
+        assert "one runs already" in again.stderr
+        status = seer("status")
+        assert status.returncode == 0, status.stderr
+        assert "1 nodes; free on each:\n  3 CPUs and 0 GPUs" in status.stdout
     finally:
-        assert run(["cluster", "down"]) == 0
-    assert not running.is_alive
-    assert trial.status() is None
-    assert run(["cluster", "down"]) == 0
-    assert "no trial cluster runs" in capfd.readouterr().out
-
-
-async def _rollout(address: str) -> None:
-    config = RolloutConfig(
-        engine=ProcessSpec(inner=ScriptedSpec()), site=RayCluster(address=address)
-    )
-    async with Rollout(config) as rollout:
-        groups = await rollout.generate(["A prompt"], group_size=2, sampling=SamplingParams())
-    assert len(groups[0].completions) == 2
+        down = seer("down")
+    assert (down.returncode, down.stdout) == (0, "ended\n")
+    assert "no trial cluster runs" in seer("status").stdout
