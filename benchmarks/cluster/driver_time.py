@@ -37,6 +37,8 @@ from seer.types import PoolAddress, SamplingParams
 
 GROUP_SIZE = 8
 GROUPS_PER_INSTANCE = 3
+MAX_GROUPS = 256
+"""So that the largest size takes a minute or two on a machine of two cores."""
 MAX_TOKENS = 192
 SPEC = ScriptedSpec(
     num_blocks=256, max_running_requests=8, min_length=64, max_length=MAX_TOKENS, step_time_s=0.02
@@ -110,7 +112,8 @@ async def measure(num_instances: int, num_actors: int) -> dict[str, float]:
     config = RolloutConfig(
         engine=HOSTING, site=SharedActors(num_actors), num_instances=num_instances, chunk_size=32
     )
-    prompts = [f"Prompt number {i}" for i in range(GROUPS_PER_INSTANCE * num_instances)]
+    num_groups = min(GROUPS_PER_INSTANCE * num_instances, MAX_GROUPS)
+    prompts = [f"Prompt number {i}" for i in range(num_groups)]
     sampling = SamplingParams(seed=1, max_tokens=MAX_TOKENS)
     async with Rollout(config) as rollout:
         rollout._driver._controller.__class__ = TimedController  # noqa: SLF001 - nothing public
