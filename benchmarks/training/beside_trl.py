@@ -2,7 +2,9 @@
 
 The runs take turns, each in a process of its own, from the same weights on the same items:
 `seer` (the file's policy and drafting), `baseline` (undivided, no drafts), and `trl` (TRL's own
-generation by transformers). The first step of each run is left out: it warms up.
+generation by transformers). The first step of each run is left out of the times: it warms up.
+Whether `seer` and `baseline` gave the same rewards in every step is said below the table: in
+float32 they should.
 
     python benchmarks/training/beside_trl.py examples/train_arithmetic.toml --steps 5 --repeats 2
 """
@@ -32,12 +34,18 @@ def main() -> None:
     given = parser.parse_args()
     names = given.runs.split(",")
     steps: dict[str, list[dict[str, float]]] = defaultdict(list)
+    rewards: dict[str, list[float]] = defaultdict(list)
     for repeat in range(given.repeats):
         for name in names:
             rows = run(name, given.config, given.steps, seed=repeat)
             steps[name] += rows[1:]
+            rewards[name] += [row["reward"] for row in rows]
             print(f"repeat {repeat} {name}: {mean(rows[1:], 'total_s'):.1f} s a step", flush=True)
     print_table(names, steps)
+    if {"seer", "baseline"} <= set(names):
+        pairs = list(zip(rewards["seer"], rewards["baseline"], strict=True))
+        same = sum(ours == theirs for ours, theirs in pairs)
+        print(f"rewards of seer and baseline: the same in {same} of {len(pairs)} steps")
 
 
 def run(name: str, config: Path, steps: int, *, seed: int) -> list[dict[str, float]]:
