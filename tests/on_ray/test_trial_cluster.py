@@ -27,7 +27,9 @@ def test_a_trial_cluster_from_up_to_down(tmp_path: Path) -> None:
     try:
         up = seer("up", "--cpus", "3")
         assert up.returncode == 0, up.stderr
-        assert "try next: seer rollout --cluster ray --ray-address " in up.stdout
+        assert (
+            "try next: RAY_AUTH_MODE=token seer rollout --cluster ray --ray-address " in up.stdout
+        )
         again = seer("up")
         assert again.returncode == 2
         assert "one runs already" in again.stderr

@@ -9,6 +9,8 @@ import typer
 from seer.cluster import trial
 from seer.cluster.ray_cluster import require_ray
 
+AUTH_VARIABLE = "RAY_AUTH_MODE"
+
 app = typer.Typer(
     help="A Ray (and, if asked, a Mooncake store) on this machine, for trials.",
     no_args_is_help=True,
@@ -32,7 +34,7 @@ def start(
         typer.echo(f"Mooncake: {running.pool_url}")
         pool = f" --pool {running.pool_url}"
     typer.echo(
-        f"try next: seer rollout --cluster ray --ray-address {running.ray_address}{pool} "
+        f"try next: {AUTH_VARIABLE}=token seer rollout --cluster ray --ray-address {running.ray_address}{pool} "
         "--prompts reasoning-gym:chain_sum"
     )
 
@@ -51,13 +53,16 @@ def show(
 ) -> None:
     """Show what is free on each node of a cluster."""
     require_ray()
+    running = trial.status()
+    if running is not None and ray_address in {None, running.ray_address}:
+        # A Ray that `ray.init` has started wants the token of ~/.ray; Ray reads this when imported.
+        os.environ.setdefault(AUTH_VARIABLE, "token")
     from seer.cluster.actors.connection import (  # noqa: PLC0415 - imports Ray, an extra
         ADDRESS_VARIABLE,
         connected,
         free_resources,
     )
 
-    running = trial.status()
     address = ray_address or os.environ.get(ADDRESS_VARIABLE)
     if address is None and running is None:
         typer.echo("no trial cluster runs; `seer cluster up` starts one")
