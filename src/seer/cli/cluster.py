@@ -34,8 +34,8 @@ def start(
         typer.echo(f"Mooncake: {running.pool_url}")
         pool = f" --pool {running.pool_url}"
     typer.echo(
-        f"try next: {AUTH_VARIABLE}=token seer rollout --cluster ray --ray-address {running.ray_address}{pool} "
-        "--prompts reasoning-gym:chain_sum"
+        f"try next: {AUTH_VARIABLE}=token seer rollout --cluster ray "
+        f"--ray-address {running.ray_address}{pool} --prompts reasoning-gym:chain_sum"
     )
 
 
