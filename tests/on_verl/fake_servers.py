@@ -17,6 +17,7 @@ END = 1
 FIRST_CODE = 20
 NUM_CODES = 120
 STEP_S = 0.002
+DEFAULT_MAX_TOKENS = 32
 
 
 @dataclass
@@ -82,8 +83,10 @@ class FakeServer:
         request_id: str,
         image_data: Any = None,
         video_data: Any = None,
+        priority: int = 0,
     ) -> TokenOutput:
-        del request_id, image_data, video_data
+        del request_id, image_data, video_data, priority
+        max_tokens = sampling_params.get("max_tokens", DEFAULT_MAX_TOKENS)
         place = len(prompt_ids) - 1 - prompt_ids[::-1].index(0)
         prompt, output = prompt_ids[: place + 1], list(prompt_ids[place + 1 :])
         code = output[0] if output else self._new_code()
@@ -97,7 +100,7 @@ class FakeServer:
                 code=code,
                 first_token=prompt[0],
                 num_prompt=len(prompt),
-                max_tokens=sampling_params["max_tokens"],
+                max_tokens=max_tokens,
                 in_flight=self._in_flight,
             )
         )
@@ -106,7 +109,7 @@ class FakeServer:
         if self._steps_at is not None and len(self.calls) >= self._steps_at:
             self._global_steps += 1
             self._steps_at = None
-        tokens = whole[len(output) :][: sampling_params["max_tokens"]]
+        tokens = whole[len(output) :][:max_tokens]
         await asyncio.sleep(STEP_S * len(tokens))
         self._in_flight -= 1
         return self._answer(tokens, len(output))
