@@ -78,6 +78,7 @@ class FakeServer:
 
     async def generate(
         self,
+        *,
         prompt_ids: list[int],
         sampling_params: dict[str, Any],
         request_id: str,
