@@ -11,6 +11,7 @@ wait for it instead of computing it.
 """
 
 import contextlib
+import enum
 import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import takewhile
@@ -19,11 +20,11 @@ from typing import NamedTuple, Protocol, Self
 from seer.kvpool.disk_store import DiskStore
 from seer.kvpool.host_store import HostStore
 from seer.kvpool.mooncake.tier import MooncakeTier
-from seer.kvpool.slots import HEADER_BYTES, SlotLayout, SlotState, key_of
+from seer.kvpool.slots import HEADER_BYTES, SlotLayout, SlotState, key_of, pack_reservation
 from seer.types import PoolAddress
 
 WAYS = 8
-RESERVATION_US = 2_000_000
+RESERVATION_US = 5_000_000
 """How long a reservation is believed; whoever made it may have died."""
 
 
@@ -74,9 +75,9 @@ class HashedPool:
 
     def find(self, keys: Sequence[bytes]) -> Found:
         """How many blocks could be read, from the first on."""
-        elsewhere = [i for i, key in enumerate(keys) if not self._is_local(key)]
-        coming = next((i for i in elsewhere if self._is_reserved(keys[i])), len(keys))
-        asked = [i for i in elsewhere if i < coming]
+        places = [self._look(key) for key in keys]
+        coming = places.index(_Place.COMING) if _Place.COMING in places else len(keys)
+        asked = [i for i in range(coming) if places[i] is _Place.ELSEWHERE]
         num_remote = self._num_remote([keys[i] for i in asked])
         if num_remote < len(asked):
             return Found(asked[num_remote], is_coming=False)
@@ -108,7 +109,9 @@ class HashedPool:
             slot = self._victim(self._host, self._num_host, key)
             if not self._host.state(slot).is_reserved:
                 self._push_down(slot)
-            self._host.write(slot, key, self._now_us(), memoryview(payload))
+            now = self._now_us()
+            reserved = pack_reservation(key, now)
+            self._host.write(slot, key, now, memoryview(payload), header_meanwhile=reserved)
 
     def read(self, keys: Sequence[bytes]) -> Iterator[memoryview]:
         """Payloads up to the first block that is missing; each valid until the next."""
@@ -157,12 +160,18 @@ class HashedPool:
                 return slot
         return None
 
-    def _is_reserved(self, key: bytes) -> bool:
-        if self._host is None:
-            return False
-        since = self._now_us() - RESERVATION_US
-        states = (self._host.state(slot) for slot in _candidates(key, self._num_host))
-        return any(s.is_reserved and s.key == key and s.stamp > since for s in states)
+    def _look(self, key: bytes) -> "_Place":
+        """Where a block is. Each header is read once: a block may come while we look."""
+        if self._host is not None:
+            since = self._now_us() - RESERVATION_US
+            for slot in _candidates(key, self._num_host):
+                state = self._host.state(slot)
+                if state.key == key and state.is_written:
+                    return _Place.HERE
+                if state.key == key and state.is_reserved and state.stamp > since:
+                    return _Place.COMING
+        is_on_disk = self._disk is not None and self._slot(self._disk, key) is not None
+        return _Place.HERE if is_on_disk else _Place.ELSEWHERE
 
     def _victim(self, store: "_Slots", count: int, key: bytes) -> int:
         """The slot to write a key to: its own, a free one, or the oldest."""
@@ -191,6 +200,12 @@ class HashedPool:
     def _put_remote(self, key: bytes, whole: memoryview) -> None:
         if self._remote is not None:
             self._remote.put([key], self._now_us(), iter([whole[HEADER_BYTES:]]))
+
+
+class _Place(enum.Enum):
+    HERE = enum.auto()
+    COMING = enum.auto()
+    ELSEWHERE = enum.auto()
 
 
 class _Slots(Protocol):

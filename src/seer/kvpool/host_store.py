@@ -52,11 +52,21 @@ class HostStore:
             os.close(descriptor)
         self._bytes = memoryview(self._map)
 
-    def write(self, slot: int, key: bytes, num_tokens: int, payload: memoryview) -> None:
-        """Replace a slot. Raises IndexError for a slot outside the file."""
+    def write(
+        self,
+        slot: int,
+        key: bytes,
+        num_tokens: int,
+        payload: memoryview,
+        header_meanwhile: bytes = INVALID_HEADER,
+    ) -> None:
+        """Replace a slot. Raises IndexError for a slot outside the file.
+
+        `header_meanwhile` is there while the payload is written; it must be no written slot's.
+        """
         start = self._layout.offset(slot)
         header_end = start + HEADER_BYTES
-        self._bytes[start:header_end] = INVALID_HEADER
+        self._bytes[start:header_end] = header_meanwhile
         self._bytes[header_end : header_end + payload.nbytes] = payload.cast("B")
         self._bytes[start:header_end] = pack_header(key, num_tokens, payload)
 

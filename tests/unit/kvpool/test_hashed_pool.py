@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from seer.kvpool import host_store
 from seer.kvpool.hashed_pool import RESERVATION_US, WAYS, HashedPool
 from seer.kvpool.mooncake.tier import MooncakeTier
 from seer.kvpool.pool import PoolConfig, PoolOwner
-from seer.kvpool.slots import slot_bytes
+from seer.kvpool.slots import SlotState, pack_header, slot_bytes
 from seer.types import PoolAddress, RemoteAddress
 from support.fake_store import FakeStore
 
@@ -137,3 +138,40 @@ def test_a_pool_without_memory_uses_the_remote_store(tmp_path: Path, clock: Cloc
         assert _read(pool, KEYS[:3]) == 2
         store.is_lost = True
         assert pool.find(KEYS[:3]) == (0, False)
+
+
+def test_a_block_stays_reserved_while_it_is_written(
+    address: PoolAddress, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever looks in the middle of the copy waits, and does not take it for missing."""
+    writer, reader = _open(address, clock), _open(address, clock)
+    seen = []
+
+    def look(key: bytes, num_tokens: int, payload: memoryview) -> bytes:
+        seen.append(reader.find(KEYS[:1]))  # the payload is there, its header is not
+        return pack_header(key, num_tokens, payload)
+
+    monkeypatch.setattr(host_store, "pack_header", look)
+    _write(writer, KEYS[:1])
+    assert seen == [(0, True)]
+    assert reader.find(KEYS[:1]) == (1, False)
+
+
+def test_a_block_that_comes_while_one_looks_is_not_missing(
+    address: PoolAddress, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was reserved a moment ago, and is there now: to ask again is right."""
+    writer, reader = _open(address, clock), _open(address, clock)
+    writer.reserve(KEYS[:1])
+    assert reader._host is not None
+    look = reader._host.state
+
+    def look_and_write(slot: int) -> SlotState:
+        state = look(slot)
+        if state.is_reserved:
+            _write(writer, KEYS[:1])
+        return state
+
+    monkeypatch.setattr(reader._host, "state", look_and_write)
+    assert reader.find(KEYS[:1]) == (0, True)
+    assert reader.find(KEYS[:1]) == (1, False)

@@ -46,9 +46,10 @@ class Store(Protocol):
 def connect(master: str, segment_bytes: int = 0) -> Store:
     """A client of the store, with `segment_bytes` of memory for it from this process.
 
-    Raises InvalidInput without the library, or when Mooncake refuses.
+    Raises InvalidInput without the library or a master, or when Mooncake refuses.
     """
     check_library()
+    check_master(master)  # Mooncake's own attempt would hold the interpreter's lock for minutes
     local = local_address(master)
     store = importlib.import_module("mooncake.store").MooncakeDistributedStore()
     code = store.setup(

@@ -129,7 +129,8 @@ class MooncakeTier:
 
     def clear(self) -> None:
         """Remove the job's objects; those that are leased go when Mooncake needs their memory."""
-        self._call(lambda store: [store.remove_by_regex(f"^{self._prefix}")], 0)
+        if self._store is not None:
+            self._call(lambda store: [store.remove_by_regex(f"^{self._prefix}")], 0)
 
     def close(self) -> None:
         """Disconnect. Idempotent.
