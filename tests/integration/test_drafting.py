@@ -14,7 +14,7 @@ from seer.engines.scripted import ScriptedSpec
 from seer.engines.scripted_model import scripted_output
 from seer.errors import InvalidInput
 from seer.kvpool.pool import PoolConfig
-from seer.rollout import rollout as rollout_module
+from seer.rollout import local_site
 from seer.rollout.config import RolloutConfig
 from seer.rollout.draft_service import DraftService
 from seer.rollout.metrics import RolloutMetrics
@@ -45,7 +45,7 @@ class Watched:
 def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
     """The service of the next rollout."""
     watched = Watched()
-    monkeypatch.setattr(rollout_module, "DraftService", watched)
+    monkeypatch.setattr(local_site, "DraftService", watched)
     return watched
 
 
