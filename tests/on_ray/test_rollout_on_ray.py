@@ -126,17 +126,20 @@ def test_kills_again_and_again_cost_no_request_and_no_token(tmp_path: Path) -> N
 def test_instances_join_and_leave_while_a_rollout_runs(tmp_path: Path) -> None:
     """The one that joins takes part; the room of the one that leaves is used again."""
     trace = tmp_path / "trace.jsonl"
+    prompts = [f"Prompt number {i}" for i in range(60)]
 
     async def run() -> list[GroupResult]:
         async with Rollout(_config(num_instances=1, trace_path=trace)) as rollout:
-            work = asyncio.create_task(_generate(rollout))
+            work = asyncio.create_task(
+                rollout.generate(prompts, group_size=GROUP_SIZE, sampling=SAMPLING)
+            )
             await _after(rollout, 200)
             assert await rollout.add_instance() == 1
             await rollout.remove_instance(0)
             return await work
 
-    _check_texts(asyncio.run(run()))
-    _check_trace(trace)
+    _check_texts(asyncio.run(run()), len(prompts))
+    _check_trace(trace, len(prompts))
     starts = [a for r in read_trace(trace) for a in r.actions if isinstance(a, StartChunk)]
     assert {start.instance_id for start in starts} == {0, 1}
 
