@@ -9,19 +9,23 @@ import seer
 HEAVY = ("torch", "transformers", "trl", "datasets", "reasoning_gym", "vllm", "ray")
 WITH_EXTRAS = (
     "seer.engines.local.",
+    "seer.engines.fidelity.reference",
     "seer.engines.vllm.engine",
+    "seer.engines.vllm.kv_connector.block_bytes",
     "seer.engines.vllm.kv_connector.connector",
     "seer.engines.vllm.load_watch",
     "seer.engines.vllm.warm_up",
     "seer.cluster.actors.",
     "seer.trainers.training.grpo",
     "seer.trainers.training.hooks",
+    "seer.trainers.training.micro_batches",
     "seer.trainers.slime.rollout",
     "seer.trainers.slime.samples",
     "seer.trainers.slime.servers",
     "seer.trainers.skyrl.entrypoint",
     "seer.trainers.skyrl.experiment",
     "seer.trainers.openrlhf.executor",
+    "seer.trainers.verl.",
 )
 """The local engine, what runs inside vLLM, and the modules that build on trainers' own classes."""
 

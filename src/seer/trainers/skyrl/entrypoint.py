@@ -9,7 +9,7 @@ from skyrl.train.utils.utils import initialize_ray
 from seer.trainers.skyrl.experiment import SeerExp, SeerTrainConfig
 
 
-@ray.remote(num_cpus=1)
+@ray.remote(num_cpus=1)  # type: ignore[untyped-decorator]  # Ray is not checked
 def seer_entrypoint(cfg: SeerTrainConfig) -> None:
     """The experiment, away from the head node as SkyRL's own."""
     SeerExp(cfg).run()

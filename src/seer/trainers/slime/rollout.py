@@ -136,9 +136,9 @@ class _Work:
                     fill_in(group, result, self._version.name)
                     scoring.add(asyncio.create_task(self._scored(group)))
                     coming = asyncio.create_task(_next(stream))
-                for task in [task for task in scoring if task in done]:
-                    scoring.remove(task)
-                    yield task.result()
+                for scored in [task for task in scoring if task in done]:
+                    scoring.remove(scored)
+                    yield scored.result()
         finally:
             for task in (coming, *scoring):
                 task.cancel()

@@ -88,11 +88,12 @@ async def find_servers(args: Namespace) -> list[Server]:
 
 async def stated_kv_tokens(servers: list[Server]) -> int | None:
     """KV tokens of the smallest server as they state it; None where one does not."""
-    stated = []
+    stated: list[int | None] = []
     for server in servers:
         info = await _server_info(server.url)
         stated.append(info.get("max_total_num_tokens"))
-    return min(stated) if all(stated) else None
+    known = [tokens for tokens in stated if tokens]
+    return min(known) if len(known) == len(stated) else None
 
 
 async def _server_info(url: str) -> dict[str, Any]:

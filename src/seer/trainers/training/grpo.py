@@ -22,14 +22,17 @@ class SeerTrainer(GRPOTrainer):  # type: ignore[misc]  # TRL is not typed
     def __init__(self, *, figures: Callable[[], dict[str, float]], **given: Any) -> None:
         self._seer_figures = figures
         self._seer_batches: list[MicroBatch] | None = None
+        self._buffered_inputs: Any  # the base class's: one micro-batch for each pass of a step
         super().__init__(**given)
 
     def _prepare_inputs(self, generation_batch: Any) -> MicroBatch:
         """As the base class, but that a new rollout's responses are dealt by their length."""
         super()._prepare_inputs(generation_batch)
-        if self._buffered_inputs is not self._seer_batches:
-            self._seer_batches = self._buffered_inputs = by_length(self._buffered_inputs)
-        return self._seer_batches[self._step % self.args.steps_per_generation]
+        batches: list[MicroBatch] = self._buffered_inputs
+        if batches is not self._seer_batches:
+            self._seer_batches = self._buffered_inputs = batches = by_length(batches)
+        inputs: MicroBatch = batches[self._step % self.args.steps_per_generation]
+        return inputs
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """As the base class, after adding to a step's logs."""
