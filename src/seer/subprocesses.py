@@ -4,6 +4,7 @@ A child is a fresh interpreter with our import path, so that a user's script is 
 """
 
 import os
+import subprocess
 import sys
 import tempfile
 import threading
@@ -32,6 +33,17 @@ def child_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """Our environment and `extra`; the child finds every module that we find."""
     import_path = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
     return {**os.environ, **(extra or {}), "PYTHONPATH": import_path}
+
+
+def end_owned(process: subprocess.Popen[bytes], limit_s: float) -> None:
+    """End a child that watches its owner, by force after a while. Its stdin must be a pipe."""
+    assert process.stdin is not None  # noqa: S101 - see above
+    process.stdin.close()
+    try:
+        process.wait(limit_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def end_with_owner() -> None:

@@ -21,7 +21,12 @@ from seer.drafting.draft_server import DraftServer
 from seer.drafting.group_store import MAX_VOCAB_SIZE
 from seer.drafting.remote_server import RemoteServer
 from seer.errors import EngineFailure
-from seer.subprocesses import child_command, child_environment, private_directory
+from seer.subprocesses import (
+    child_command,
+    child_environment,
+    end_owned,
+    private_directory,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -119,12 +124,7 @@ class ServerProcess:
 
     def close(self) -> None:
         """End the server, by force after a while."""
-        assert self._process.stdin is not None  # noqa: S101 - asked for
-        self._process.stdin.close()
-        try:
-            self._process.wait(_END_LIMIT_S)
-        except subprocess.TimeoutExpired:
-            self.kill()
+        end_owned(self._process, _END_LIMIT_S)
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def _await_answer(self, limit_s: float) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from seer.engines.end_tokens import eos_token_ids
 from seer.errors import InvalidInput
 
 FAMILIES = ("llama", "qwen2", "qwen3")
@@ -100,7 +101,7 @@ def _from_json(model: str, raw: dict[str, Any], directory: Path) -> ModelConfig:
             max_context_tokens=int(raw["max_position_embeddings"]),
             rms_norm_eps=float(raw.get("rms_norm_eps", 1e-6)),
             tied_embeddings=bool(raw.get("tie_word_embeddings", False)),
-            eos_token_ids=_eos_token_ids(raw, directory),
+            eos_token_ids=eos_token_ids(raw, directory),
             fingerprint=_fingerprint(directory),
         )
     except (KeyError, TypeError, ValueError) as error:
@@ -110,17 +111,6 @@ def _from_json(model: str, raw: dict[str, Any], directory: Path) -> ModelConfig:
     if config.num_heads % config.num_kv_heads:
         raise InvalidInput("model", model, "num_key_value_heads must divide num_attention_heads")
     return config
-
-
-def _eos_token_ids(raw: dict[str, Any], directory: Path) -> tuple[int, ...]:
-    """End tokens: generation_config.json's where there is one (chat models add theirs there)."""
-    value = raw.get("eos_token_id")
-    generation = directory / "generation_config.json"
-    if generation.is_file():
-        value = json.loads(generation.read_text()).get("eos_token_id", value)
-    if value is None:
-        return ()
-    return tuple(value) if isinstance(value, list) else (int(value),)
 
 
 def _fingerprint(directory: Path) -> str:

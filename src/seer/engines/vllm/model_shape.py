@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from seer.engines.end_tokens import eos_token_ids
 from seer.errors import InvalidInput
 
 
@@ -38,7 +39,7 @@ def read_model_shape(model: str) -> ModelShape:
             kv_elements_per_token=int(config["num_hidden_layers"]) * _elements_a_layer(config),
             vocab_size=int(config["vocab_size"]),
             max_context_tokens=int(config["max_position_embeddings"]),
-            eos_token_ids=_eos_token_ids(config, directory),
+            eos_token_ids=eos_token_ids(config, directory),
             tied_embeddings=bool(whole.get("tie_word_embeddings", False)),
         )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -52,14 +53,3 @@ def _elements_a_layer(config: dict[str, Any]) -> int:
     num_heads = int(config["num_attention_heads"])
     head_dim = int(config.get("head_dim") or config["hidden_size"] // num_heads)
     return 2 * int(config.get("num_key_value_heads") or num_heads) * head_dim
-
-
-def _eos_token_ids(config: dict[str, Any], directory: Path) -> tuple[int, ...]:
-    """End tokens: generation_config.json's where there is one (chat models add theirs there)."""
-    value = config.get("eos_token_id")
-    generation = directory / "generation_config.json"
-    if generation.is_file():
-        value = json.loads(generation.read_text()).get("eos_token_id", value)
-    if value is None:
-        return ()
-    return tuple(value) if isinstance(value, list) else (int(value),)

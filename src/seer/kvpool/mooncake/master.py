@@ -16,7 +16,12 @@ from seer.errors import EngineFailure, InvalidInput
 from seer.kvpool.mooncake import storage_node
 from seer.kvpool.mooncake.library import PACKAGE, check_library
 from seer.kvpool.mooncake.master_process import NAME, find_master
-from seer.subprocesses import child_command, child_environment, private_directory
+from seer.subprocesses import (
+    child_command,
+    child_environment,
+    end_owned,
+    private_directory,
+)
 
 DEFAULT_PORT = 50051
 _START_LIMIT_S = 60.0
@@ -135,12 +140,7 @@ class _Child:
         self._process.wait()
 
     def close(self) -> None:
-        assert self._process.stdin is not None  # noqa: S101 - asked for
-        self._process.stdin.close()
-        try:
-            self._process.wait(_END_LIMIT_S)
-        except subprocess.TimeoutExpired:
-            self.kill()
+        end_owned(self._process, _END_LIMIT_S)
         shutil.rmtree(self._directory, ignore_errors=True)
 
 
