@@ -75,10 +75,11 @@ def test_objects_never_change() -> None:
 def test_two_jobs_do_not_meet() -> None:
     """Equal keys of two pools are two objects, and clearing one leaves the other."""
     store = FakeStore()
-    _put(_tier(store, "a"))
+    ours = _tier(store, "a")
+    _put(ours)
     assert _get(_tier(store, "b")) == []
     _put(_tier(store, "b"))
-    _tier(store, "a").clear()
+    ours.clear()
     assert len(store.objects) == len(KEYS)
     assert _get(_tier(store, "b"), KEYS[:1]) == [_payload(0)]
     assert new_address(URL).namespace != new_address(URL).namespace
