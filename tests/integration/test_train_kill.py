@@ -61,16 +61,20 @@ class Run:
         self.out = directory / name
         self.rewards = directory / "rewards.py"
         self.config = directory / f"{name}.toml"
+        self.log = directory / f"{name}.log"
         text = CONFIG.format(model=model, out=self.out, rewards=self.rewards, **SIZES)
         self.config.write_text(text)
 
-    def train(self, *before: str, resume: bool = False) -> subprocess.CompletedProcess[str]:
-        """`seer train`; `before` says where it is to kill itself."""
+    def train(self, *before: str, resume: bool = False) -> int:
+        """Exit status of `seer train`; `before` says where it is to kill itself."""
         program = [killed_train.__file__, *before] if before else ["-m", "seer.cli.main"]
         flags = ["--resume"] if resume else []
         command = [sys.executable, *program, "train", str(self.config), *flags]
         env = {**os.environ, "OMP_NUM_THREADS": "1"}
-        return subprocess.run(command, capture_output=True, text=True, check=False, env=env)
+        # Into a file: a pipe would be waited for until the last child of a killed run has ended.
+        with self.log.open("w") as log:
+            ended = subprocess.run(command, stdout=log, stderr=log, check=False, env=env)
+        return ended.returncode
 
     def kill(self, phase: str, step: int) -> None:
         """Train, to be killed; goes on from an earlier kill."""
@@ -80,7 +84,7 @@ class Run:
             armed.write_text(str((step - 1 - done) * SIZES["batch_size"] + REWARDS_BEFORE))
         ended = self.train(phase, str(step), resume=self.out.exists())
         armed.unlink(missing_ok=True)
-        assert ended.returncode == -signal.SIGKILL, ended.stderr
+        assert ended == -signal.SIGKILL, self.log.read_text()
 
     def steps(self) -> list[int]:
         """Steps with a complete checkpoint."""
@@ -90,18 +94,18 @@ class Run:
         return (self.out / name).read_bytes()
 
 
+@pytest.mark.timeout(900)  # seven runs of the command
 def test_killed_in_each_phase_and_resumed(tmp_path: Path) -> None:
     """Rollout, reward, training, checkpoint, its marker: same weights, samples and steps."""
     model = make_tiny_model_directory(tmp_path / "model")
     shutil.copy(Path(__file__).with_name("reward_that_kills.py"), tmp_path / "rewards.py")
     whole, killed = Run(tmp_path, "whole", model), Run(tmp_path, "killed", model)
-    ended = whole.train()
-    assert ended.returncode == 0, ended.stderr
+    assert whole.train() == 0, whole.log.read_text()
 
     for phase, step in KILLS:
         killed.kill(phase, step)
         assert killed.steps()[-1] == step - 1, phase
-    assert killed.train(resume=True).returncode == 0
+    assert killed.train(resume=True) == 0, killed.log.read_text()
 
     for name in ("model/model.safetensors", "samples.jsonl"):
         assert killed.read(name) == whole.read(name), name
