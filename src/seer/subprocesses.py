@@ -4,6 +4,7 @@ A child is a fresh interpreter with our import path, so that a user's script is 
 """
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -47,7 +48,11 @@ def end_owned(process: subprocess.Popen[bytes], limit_s: float) -> None:
 
 
 def end_with_owner() -> None:
-    """In a child: end this process when its standard input does, which its owner holds open."""
+    """In a child: end this process when its standard input does, which its owner holds open.
+
+    A child that leads a process group (of a session of its own) takes with it what it has started:
+    an engine's own processes may not have got as far as watching us.
+    """
     threading.Thread(target=_exit_at_end_of_input, name="seer-owner-watch", daemon=True).start()
 
 
@@ -55,4 +60,6 @@ def _exit_at_end_of_input() -> None:
     # Unbuffered: a thread that holds the buffer's lock would upset the interpreter's shutdown.
     while os.read(sys.stdin.fileno(), 1):
         pass
+    if os.getpgrp() == os.getpid():
+        os.killpg(os.getpid(), signal.SIGKILL)
     os._exit(1)

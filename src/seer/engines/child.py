@@ -1,10 +1,13 @@
 """A child process of ours: its private directory, its standard error, its end."""
 
 import asyncio
+import os
 import shutil
+import signal
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
@@ -53,9 +56,10 @@ class Child:
         )
 
     def kill(self) -> None:
-        """Send SIGKILL, which ends a stopped process too."""
+        """Send SIGKILL, which ends a stopped process too, to it and whatever it has started."""
         if self._process.returncode is None:
-            self._process.kill()
+            with suppress(ProcessLookupError):  # it has just ended
+                os.killpg(self._process.pid, signal.SIGKILL)
 
     @property
     def pid(self) -> int:
