@@ -16,7 +16,6 @@ from seer.kvpool.pool import PoolConfig, PoolOwner
 from seer.rollout.engine import Engine, InstanceSetup
 from seer.types import Chunk, ChunkResult, PoolAddress, RequestId, SamplingParams, WeightUpdate
 from support.subjects import ignore
-from support.tiny_tokenizer import make_tiny_model_directory
 
 PROMPT = [2 + 7 * i % 150 for i in range(70)]
 GREEDY = SamplingParams(temperature=0.0, ignore_eos=True, max_tokens=200)
@@ -78,13 +77,12 @@ async def _moved(directory: Path, pool: PoolConfig) -> tuple[ChunkResult, ChunkR
     ],
     ids=["memory", "memory-and-disk"],
 )
-def test_a_request_goes_on_in_another_process(tmp_path: Path, pool: PoolConfig) -> None:
+def test_a_request_goes_on_in_another_process(tiny_model: Path, pool: PoolConfig) -> None:
     """All but the last token comes from the pool, and the tokens are those of one process.
 
     KV of other weights is not taken.
     """
-    make_tiny_model_directory(tmp_path)
-    whole, moved = asyncio.run(_moved(tmp_path, pool))
+    whole, moved = asyncio.run(_moved(tiny_model, pool))
     assert moved.token_ids == whole.token_ids[FIRST:]
     assert moved.stats.num_prompt_prefilled == 0
     assert moved.stats.num_output_prefilled == 0
