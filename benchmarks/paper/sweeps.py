@@ -6,6 +6,7 @@ On a quarter of qwen2-vl-72b (4 instances, 2,400 requests), without drafts. Prin
 that of group_round_robin in the same setting and seed, and draws a picture for each sweep.
 """
 
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
@@ -15,10 +16,10 @@ import msgspec
 import numpy as np
 from common import BASELINE, Key, Row, measure, parse_options, ratio_entry, report, simulate_all
 
-from seer.scheduling import seer_policy
+from seer.scheduling import open_groups, runaways, seer_policy
 from seer.scheduling.divided_policies import Waiting
 from seer.scheduling.request_buffer import OrderKey
-from seer.scheduling.seer_policy import SeerPolicy
+from seer.scheduling.seer_policy import CHUNKS_A_RESPONSE, SeerPolicy
 from seer.simulator.bounds import lower_bounds
 from seer.simulator.experiment import Setting
 from seer.simulator.paper_workloads import PaperWorkload, find_paper_workload
@@ -26,7 +27,7 @@ from seer.simulator.simulation import Fault
 
 WORKLOAD = "qwen2-vl-72b"
 NUM_INSTANCES, NUM_REQUESTS = 4, 2400
-SEER_CHUNK = 40_960 // 48
+SEER_CHUNK = 40_960 // CHUNKS_A_RESPONSE
 """seer's chunks are never longer on this workload."""
 SLOW_FACTOR = 2.0
 LOST_AT = 0.3
@@ -67,9 +68,9 @@ class Sweep:
 
 def _effective(policy: str, size: int) -> int:
     """Sizes that make no difference are one."""
-    if policy == BASELINE or (policy == "seer" and size > SEER_CHUNK):
+    if policy == BASELINE:
         return 2048
-    return size
+    return min(size, SEER_CHUNK) if policy == "seer" else size
 
 
 SWEEPS = (
@@ -104,7 +105,16 @@ SWEEPS = (
     Sweep(
         name="seer without",
         title="policy seer",
-        values=("as it is", "skips", "even end", "upper share", "short probe", "short chunk"),
+        values=(
+            "as it is",
+            "skips",
+            "even end",
+            "upper share",
+            "short probe",
+            "short chunk",
+            "runaways",
+            "closed groups",
+        ),
         base="as it is",
         policies=("seer",),
     ),
@@ -133,6 +143,8 @@ WITHOUT = {
     "upper share": (seer_policy, "UPPER_SHARE", 0.5),
     "short probe": (SeerPolicy, "order_key", _probe_to_its_end),
     "short chunk": (seer_policy, "CHUNKS_A_LIMIT", 20),
+    "runaways": (runaways, "RUNAWAY_SHARE", 1e-300),
+    "closed groups": (open_groups, "PROMPT_SHARE", math.inf),
 }
 """What takes a part of the policy's place: the paper's way, the median, a chunk of 2048 tokens."""
 

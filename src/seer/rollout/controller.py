@@ -98,7 +98,9 @@ class Controller:
             case InstanceJoined():
                 return self._join(event)
             case InstanceLeft():
-                return self._lose(event.instance_id) + self._dispatch()
+                actions = self._lose(event.instance_id)
+                self._resize()
+                return actions + self._dispatch()
             case TokensStreamed():
                 self._stream(event)
             case ChunkFinished():
@@ -171,6 +173,7 @@ class Controller:
             check_fits(group.spec, event.info)
         actions = self._lose(event.instance_id)  # a restart whose loss was not reported
         self._kv.join(event.instance_id, event.info)
+        self._resize()
         return actions + self._dispatch()
 
     def _lose(self, instance_id: int) -> list[Action]:
@@ -190,6 +193,11 @@ class Controller:
                 actions += self._kv.discard(request_id)
                 actions += self._finish(group, request, reason)
         return actions
+
+    def _resize(self) -> None:
+        """The policy may go by how much the instances hold."""
+        if self._divided is not None:
+            self._rekey(self._divided.resized(self._kv.num_tokens))
 
     def _stream(self, event: TokensStreamed) -> None:
         request = self._in_flight(event.request_id, event.chunk_index)
@@ -338,7 +346,7 @@ class Controller:
             actions.append(FinishGroup(group_id=group_id))
             del self._groups[group_id]
             if self._divided is not None:
-                self._divided.remove_group(group_id)
+                self._rekey(self._divided.remove_group(group_id))
         return actions
 
     def _request(self, request_id: RequestId) -> RequestState:

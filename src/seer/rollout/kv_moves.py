@@ -59,6 +59,12 @@ class KVMoves:
         """What the instances that are up can hold, each kind once."""
         return list(dict.fromkeys(instance.info for instance in self._instances.values()))
 
+    @property
+    def num_tokens(self) -> int:
+        """Tokens whose KV all instances that are up can hold."""
+        infos = [instance.info for instance in self._instances.values()]
+        return sum(info.num_blocks * info.block_size for info in infos)
+
     def take_touched(self) -> set[int]:
         """Instances whose blocks have changed hands since the last call."""
         touched, self.touched = self.touched, set()

@@ -4,8 +4,8 @@ Log lengths are normal at two levels: a group has a level mu_g ~ N(m, tau^2), it
 it with N(mu_g, sigma^2). What is known of a group: lengths of finished members, and of the others
 that they are longer than what they have. Both go into the posterior of mu_g, on a fixed grid; its
 mean and variance make a member's length log-normal again, which is then cut below at what the
-member has and above at the limit. m, tau and sigma come from the other groups of the same
-iteration, by expectation maximisation as requests finish.
+member has and above at the limit. A few members are runaways (`runaways.py`). m, tau and sigma
+come from the other groups of the same iteration, by expectation maximisation as requests finish.
 # Paper silent: its estimate (the longest finished member) ignores running members.
 """
 
@@ -16,6 +16,11 @@ from dataclasses import dataclass, replace
 from seer.scheduling.group_knowledge import Alike, Crowd, GroupKnowledge
 from seer.scheduling.level_grid import Level, LevelGrid
 from seer.scheduling.lognormal import expected_beyond, hazard, quantile_beyond
+from seer.scheduling.runaways import (
+    regular_share_beyond,
+    regular_share_of_length,
+    share_among_regular,
+)
 from seer.types import GroupSpec, RequestId
 
 PRIOR_SIGMA = 0.3
@@ -38,7 +43,8 @@ class _Sums:
     level_squared: float = 0.0
     residual: float = 0.0
     """Squared deviations of members from their group's level."""
-    members: int = 0
+    members: float = 0.0
+    """Regular ones."""
 
 
 class ConditionalEstimator:
@@ -135,7 +141,9 @@ class ConditionalEstimator:
         group, least, mean, sigma = self._predictive(request_id)
         if least >= group.max_tokens:
             return float(group.max_tokens)
-        return expected_beyond(mean, sigma, least, group.max_tokens)
+        regular = regular_share_beyond(_deviations(least, mean, sigma))
+        expected = expected_beyond(mean, sigma, least, group.max_tokens)
+        return regular * expected + (1 - regular) * group.max_tokens
 
     def quantile(self, request_id: RequestId, share: float) -> float:
         """Tokens that an unfinished request stays below with probability `share`."""
@@ -143,7 +151,11 @@ class ConditionalEstimator:
         quantiles = group.conclusions.quantiles
         known = quantiles.get((least, share))
         if known is None:
-            known = min(quantile_beyond(mean, sigma, least, share), float(group.max_tokens))
+            known = float(group.max_tokens)
+            regular = regular_share_beyond(_deviations(least, mean, sigma))
+            regular_share = share_among_regular(share, regular)
+            if regular_share is not None:
+                known = min(known, quantile_beyond(mean, sigma, least, regular_share))
             quantiles[least, share] = known
         return known
 
@@ -228,10 +240,17 @@ class ConditionalEstimator:
         sums.groups += times
         sums.level += times * level.mean
         sums.level_squared += times * (level.variance + level.mean**2)
-        sums.members += times * group.num_known
-        sums.residual += times * group.num_known * level.variance
         for length in group.finished_logs:
-            sums.residual += times * (length - level.mean) ** 2
+            weight = times * regular_share_of_length((length - level.mean) / self._sigma)
+            sums.members += weight
+            sums.residual += weight * ((length - level.mean) ** 2 + level.variance)
         for least in group.longer_than.values():
-            z = max((math.log(least) - level.mean) / self._sigma, _FAR_BELOW)
-            sums.residual += times * self._sigma**2 * (1 + z * hazard(z))
+            z = max(_deviations(least, level.mean, self._sigma), _FAR_BELOW)
+            weight = times * regular_share_beyond(z)
+            sums.members += weight
+            sums.residual += weight * (self._sigma**2 * (1 + z * hazard(z)) + level.variance)
+
+
+def _deviations(length: int, mean: float, sigma: float) -> float:
+    """How far a length lies from a mean log length."""
+    return (math.log(length) - mean) / sigma if length else -math.inf

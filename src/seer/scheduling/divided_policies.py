@@ -69,8 +69,11 @@ class DividedPolicy(Protocol):
     def finished(self, request_id: RequestId, num_tokens: int) -> Changed:
         """A request is complete with this many tokens."""
 
-    def remove_group(self, group_id: int) -> None:
+    def remove_group(self, group_id: int) -> Changed:
         """All members of a group are complete."""
+
+    def resized(self, kv_tokens: int) -> Changed:
+        """The instances that are up hold the KV of so many tokens in all."""
 
 
 def way_to_go_weight(length: float, request: Waiting) -> float:
@@ -131,8 +134,15 @@ class Divided:
         del request_id, num_tokens
         return UNCHANGED
 
-    def remove_group(self, group_id: int) -> None:
+    def remove_group(self, group_id: int) -> Changed:
         """Nothing to forget."""
+        del group_id
+        return UNCHANGED
+
+    def resized(self, kv_tokens: int) -> Changed:
+        """No matter."""
+        del kv_tokens
+        return UNCHANGED
 
 
 class Oracle(Divided):
@@ -155,9 +165,10 @@ class Oracle(Divided):
         """More for who has more to go."""
         return way_to_go_weight(self._lengths.estimate(request.request_id), request)
 
-    def remove_group(self, group_id: int) -> None:
+    def remove_group(self, group_id: int) -> Changed:
         """Forget its lengths."""
         self._lengths.remove_group(group_id)
+        return UNCHANGED
 
 
 GUARD_PERIOD = 64
@@ -225,9 +236,10 @@ class ContextAware(Divided):
         is_changed = self._lengths.estimate(request_id) != before
         return (request_id.group,) if is_changed else UNCHANGED
 
-    def remove_group(self, group_id: int) -> None:
+    def remove_group(self, group_id: int) -> Changed:
         """Forget it."""
         self._lengths.remove_group(group_id)
         self._last_served.pop(group_id, None)
         if self._boosted == group_id:
             self._boosted = None
+        return UNCHANGED

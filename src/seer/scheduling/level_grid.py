@@ -8,12 +8,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from seer.scheduling.lognormal import survival
+from seer.scheduling.runaways import log_weight_of_bound, log_weight_of_length
 
 GRID = tuple(3 * i / 8 for i in range(-8, 9))
 """Points of the posterior, in prior standard deviations around the prior mean."""
-_NEVER = 1e-300
-"""In place of a probability that underflows, before its log is taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +40,7 @@ class LevelGrid:
         sigma = self._sigma
         for length in finished_logs:
             weights = [
-                weight - ((length - mu) / sigma) ** 2 / 2
+                weight + log_weight_of_length((length - mu) / sigma)
                 for weight, mu in zip(weights, self._points, strict=True)
             ]
         for bound in bounds:
@@ -54,9 +52,7 @@ class LevelGrid:
         terms = self._from_bound.get(bound)
         if terms is None:
             log_bound = math.log(bound)
-            terms = [
-                math.log(survival((log_bound - mu) / self._sigma) + _NEVER) for mu in self._points
-            ]
+            terms = [log_weight_of_bound((log_bound - mu) / self._sigma) for mu in self._points]
             self._from_bound[bound] = terms
         return terms
 

@@ -10,7 +10,9 @@ members of a group differ much, little where they are alike (docs/log.md, docs/s
 - A request that fits nowhere is passed over a few times in a round, so that memory left by a long
   one's reservation is used. Once nobody else waits, instances are kept at even numbers of requests,
   so that the last ones, which bound the rollout, all run in small batches.
-Chunks are short against the limit: a whole chunk is reserved, and half of it is unused on average.
+Chunks are short against the limit and grow with the request: a whole chunk is reserved, and half of
+it is unused on average, so what that wastes is a small part of what the request holds anyway.
+Groups are opened as far as their prompts leave room (`open_groups.py`).
 """
 
 from seer.scheduling.admission import chunk_tokens
@@ -23,6 +25,7 @@ from seer.scheduling.divided_policies import (
     way_to_go_weight,
 )
 from seer.scheduling.group_knowledge import Alike
+from seer.scheduling.open_groups import OpenGroups
 from seer.scheduling.request_buffer import OrderKey
 from seer.types import GroupSpec, RequestId
 
@@ -31,11 +34,13 @@ LEVELS = 12
 so that requests do not take each other's memory in turns."""
 UPPER_SHARE = 0.8
 """Probability that a request stays below the length that it is ordered by."""
-CHUNKS_A_LIMIT = 48
-"""The limit is at least so many chunks, ..."""
+CHUNKS_A_LIMIT = 96
+"""The first chunks are this part of the limit, ..."""
+CHUNKS_A_RESPONSE = 8
+"""... later ones this part of what the request has, ..."""
 MIN_CHUNK = 32
-"""... unless they would be shorter than this."""
-_PROBE, _REST = range(2)
+"""... and none is uselessly short."""
+_PROBE, _REST, _CLOSED = range(3)
 
 
 class SeerPolicy(Divided):
@@ -47,6 +52,7 @@ class SeerPolicy(Divided):
     def __init__(self, chunk_size: int | None = None) -> None:
         super().__init__(chunk_size)
         self._lengths = ConditionalEstimator()
+        self._open = OpenGroups()
         self._num_fits = 0
         self._levels_alike: dict[Alike, tuple[int, int]] = {}
         """At the last fit, of groups of which hardly anything was known: the level of the member
@@ -55,6 +61,7 @@ class SeerPolicy(Divided):
     def add_group(self, group: GroupSpec) -> None:
         """Nothing is known of it but its limit and perhaps an earlier iteration."""
         self._lengths.add_group(group)
+        self._open.add(group.group_id, group.num_prompt_tokens)
 
     def order_key(self, request: Waiting) -> OrderKey:
         """Probes that have not run; then the longest way to go first; ties by group, then member.
@@ -63,6 +70,8 @@ class SeerPolicy(Divided):
         that run together share their prompt's KV, and learn from each other's texts.
         """
         group, member = request.request_id.group, request.request_id.member
+        if group not in self._open:
+            return (_CLOSED, 0, 0, group, member)
         if self.is_probe(request):
             return (_PROBE, 0, 0, member, group)
         level = self._level(request.request_id, request.num_generated, request.max_tokens)
@@ -82,8 +91,12 @@ class SeerPolicy(Divided):
         return way_to_go_weight(self._lengths.estimate(request.request_id), request)
 
     def chunk_tokens(self, request: Waiting) -> int:
-        """The chunk size, but a small part of the limit at most."""
-        most = max(MIN_CHUNK, request.max_tokens // CHUNKS_A_LIMIT)
+        """The chunk size, but a small part of the limit, or of what it has, at most."""
+        most = max(
+            MIN_CHUNK,
+            request.max_tokens // CHUNKS_A_LIMIT,
+            request.num_generated // CHUNKS_A_RESPONSE,
+        )
         size = most if self._chunk_size is None else min(self._chunk_size, most)
         return chunk_tokens(size, request.num_generated, request.max_tokens)
 
@@ -122,6 +135,11 @@ class SeerPolicy(Divided):
             self._level(other, 0, alike.max_tokens),
         )
 
-    def remove_group(self, group_id: int) -> None:
-        """Forget it."""
+    def remove_group(self, group_id: int) -> Changed:
+        """Forget it; another one may be opened."""
         self._lengths.remove_group(group_id)
+        return self._open.remove(group_id)
+
+    def resized(self, kv_tokens: int) -> Changed:
+        """More groups may be opened."""
+        return self._open.resize(kv_tokens)

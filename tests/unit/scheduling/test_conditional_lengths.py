@@ -51,7 +51,7 @@ def test_finished_siblings_pull_the_estimate_towards_them() -> None:
     for member in range(4):
         errors.append(abs(math.log(estimator.estimate(RequestId(100, 7)) / 3000)))
         estimator.finished(RequestId(100, member), 3000)
-    assert errors == sorted(errors, reverse=True)
+    assert errors[0] > errors[1] > max(errors[2:])
     assert errors[-1] < 0.2
 
 
@@ -99,7 +99,33 @@ def test_an_earlier_iteration_of_the_prompt_counts_as_evidence() -> None:
 def test_responses_that_the_limit_cut_do_not_shorten_the_estimate() -> None:
     """They are known only to be longer."""
     estimator = _taught(0.8, 0.3)
-    for group, length in ((100, LIMIT), (101, LIMIT - 1)):
+    expected = []
+    for num_cut in range(3):
+        group = 100 + num_cut
         estimator.add_group(_group(group))
-        estimator.finished(RequestId(group, 0), length)
-    assert estimator.estimate(RequestId(100, 1)) > estimator.estimate(RequestId(101, 1))
+        for member in range(num_cut):
+            estimator.finished(RequestId(group, member), LIMIT)
+        expected.append(estimator.estimate(RequestId(group, 7)))
+    assert expected == sorted(expected)
+    assert expected[0] < expected[1]
+
+
+def test_a_runaway_is_expected_to_reach_the_limit_and_its_siblings_are_not() -> None:
+    """One member that repeats itself says nothing of the others, nor of other groups."""
+    estimator = _taught(0.5, 0.2)
+    sigma = estimator.sigma_within
+    estimator.add_group(_group(100))
+    for member in range(5):
+        estimator.finished(RequestId(100, member), 500 + member)
+    sibling, runaway = RequestId(100, 5), RequestId(100, 6)
+    before = estimator.estimate(sibling)
+    estimator.progressed(runaway, 2000)
+    assert estimator.quantile(runaway, 0.8) == LIMIT
+    assert estimator.estimate(sibling) < 1.1 * before
+    estimator.finished(runaway, LIMIT)
+    assert estimator.estimate(sibling) < 1.1 * before
+    for group in range(200, 260):  # until the next fit
+        estimator.add_group(_group(group))
+        estimator.finished(RequestId(group, 0), 600)
+        estimator.remove_group(group)
+    assert estimator.sigma_within < 1.1 * sigma

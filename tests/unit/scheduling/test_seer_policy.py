@@ -3,7 +3,13 @@ from dataclasses import dataclass
 
 import pytest
 
-from seer.scheduling.seer_policy import CHUNKS_A_LIMIT, MIN_CHUNK, SeerPolicy
+from seer.scheduling.open_groups import PROMPT_SHARE
+from seer.scheduling.seer_policy import (
+    CHUNKS_A_LIMIT,
+    CHUNKS_A_RESPONSE,
+    MIN_CHUNK,
+    SeerPolicy,
+)
 from seer.types import GroupSpec, RequestId
 
 LIMIT = 9600
@@ -19,6 +25,7 @@ class _Request:
 @pytest.fixture
 def policy() -> SeerPolicy:
     made = SeerPolicy(1000)
+    made.resized(100_000)
     for group in range(4):
         made.add_group(
             GroupSpec(group_id=group, group_size=4, num_prompt_tokens=9, max_tokens=LIMIT)
@@ -58,9 +65,23 @@ def test_among_equals_the_one_with_more_tokens_goes_on(policy: SeerPolicy) -> No
     assert _first(policy, _Request(RequestId(0, 1), 10), _Request(RequestId(1, 1))) == (0, 1)
 
 
+def test_a_group_waits_until_its_prompt_has_room() -> None:
+    """Prompts of groups under way leave most of the memory to responses."""
+    policy = SeerPolicy(1000)
+    assert policy.resized(int(7000 / PROMPT_SHARE)) == []
+    for group in range(3):
+        policy.add_group(
+            GroupSpec(group_id=group, group_size=4, num_prompt_tokens=6000, max_tokens=LIMIT)
+        )
+    assert _first(policy, _Request(RequestId(1, 0)), _Request(RequestId(0, 3))) == (0, 3)
+    assert policy.remove_group(0) == [1]
+    assert _first(policy, _Request(RequestId(1, 3)), _Request(RequestId(2, 0))) == (1, 3)
+
+
 def test_a_chunk_is_a_small_part_of_the_limit(policy: SeerPolicy) -> None:
-    """Never longer than the chunk size, never uselessly short."""
+    """Longer for who has much, never longer than the chunk size, never uselessly short."""
     assert policy.chunk_tokens(_Request(RequestId(0, 0))) == LIMIT // CHUNKS_A_LIMIT
+    assert policy.chunk_tokens(_Request(RequestId(0, 0), 4000)) == 4000 // CHUNKS_A_RESPONSE
     assert SeerPolicy(50).chunk_tokens(_Request(RequestId(0, 0))) == 50
     assert SeerPolicy(None).chunk_tokens(_Request(RequestId(0, 0), 0, 64)) == MIN_CHUNK
     assert policy.chunk_tokens(_Request(RequestId(0, 0), LIMIT - 5)) == 5
@@ -79,6 +100,7 @@ def test_keys_change_only_in_groups_that_are_named() -> None:
     """Whatever ends or goes on: who is not named would get the key that it has."""
     rng = random.Random(3)
     policy = SeerPolicy(200)
+    policy.resized(100_000)
     for group in range(40):
         prior = 2000.0 if group % 10 == 0 else None
         policy.add_group(

@@ -44,7 +44,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     report: CheckReport
 
 
-TRIED = frozenset({(VLLM, "0.32.0", "cpu", "float32")})
+TRIED = frozenset({(VLLM, "0.32.0", "cpu", "float32"), (VLLM, "0.32.0", "cpu", "bfloat16")})
 """Engine, version, device and dtype of what has passed; docs/fidelity.md has the numbers."""
 
 
