@@ -144,9 +144,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
+    names = ("seer",) if args.no_transformers else ("seer", "transformers")
     rows = []
     for dtype in args.dtypes:
-        names = ("seer",) if args.no_transformers else ("seer", "transformers")
         workers = [Worker(name, sys.executable, args.model, dtype) for name in names]
         if args.vllm_python:
             workers.append(Worker("vllm", args.vllm_python, args.model, dtype))

@@ -146,7 +146,8 @@ WITHOUT = {
     "runaways": (runaways, "RUNAWAY_SHARE", 1e-300),
     "closed groups": (open_groups, "PROMPT_SHARE", math.inf),
 }
-"""What takes a part of the policy's place: the paper's way, the median, a chunk of 2048 tokens."""
+"""What takes a part of the policy's place: the paper's way, the median, a chunk of 2048 tokens, no
+runaways, all groups at once."""
 
 
 def simulate_point(key: Key) -> Row:

@@ -62,8 +62,7 @@ class KVMoves:
     @property
     def num_tokens(self) -> int:
         """Tokens whose KV all instances that are up can hold."""
-        infos = [instance.info for instance in self._instances.values()]
-        return sum(info.num_blocks * info.block_size for info in infos)
+        return sum(instance.info.kv_capacity_tokens for instance in self._instances.values())
 
     def take_touched(self) -> set[int]:
         """Instances whose blocks have changed hands since the last call."""

@@ -15,11 +15,16 @@ def survival(z: float) -> float:
     return 0.5 * math.erfc(z / _SQRT_2)
 
 
+def bell(z: float) -> float:
+    """Density of a standard normal over its greatest."""
+    return math.exp(-z * z / 2)
+
+
 def hazard(z: float) -> float:
     """Density over survival at z: the mean of a standard normal beyond z."""
     if z > _FAR_ABOVE:
         return z + 1 / z
-    return math.exp(-z * z / 2) / math.sqrt(2 * math.pi) / survival(z)
+    return bell(z) / math.sqrt(2 * math.pi) / survival(z)
 
 
 def expected_beyond(mu: float, sigma: float, least: float, most: float) -> float:

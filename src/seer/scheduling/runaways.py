@@ -9,11 +9,10 @@ does not pull its group's level or spread towards itself.
 
 import math
 
-from seer.scheduling.lognormal import survival
+from seer.scheduling.lognormal import bell, survival
 
 RUNAWAY_SHARE = 0.005
 """Of all responses, before anything is known of them."""
-_REGULAR_SHARE = 1 - RUNAWAY_SHARE
 
 
 def log_weight_of_length(z: float) -> float:
@@ -21,24 +20,22 @@ def log_weight_of_length(z: float) -> float:
 
     Runaways count as if spread over what a regular length covers.
     """
-    return math.log(_REGULAR_SHARE * math.exp(-z * z / 2) + RUNAWAY_SHARE)
+    return _log_weight(bell(z))
 
 
 def log_weight_of_bound(z: float) -> float:
     """The same of being longer than that."""
-    return math.log(_REGULAR_SHARE * survival(z) + RUNAWAY_SHARE)
+    return _log_weight(survival(z))
 
 
 def regular_share_of_length(z: float) -> float:
     """Probability that a length so far from its group's level is a regular one."""
-    weight = _REGULAR_SHARE * math.exp(-z * z / 2)
-    return weight / (weight + RUNAWAY_SHARE)
+    return _regular_share(bell(z))
 
 
 def regular_share_beyond(z: float) -> float:
     """Probability that whoever is longer than that is regular."""
-    weight = _REGULAR_SHARE * survival(z)
-    return weight / (weight + RUNAWAY_SHARE)
+    return _regular_share(survival(z))
 
 
 def share_among_regular(share: float, regular: float) -> float | None:
@@ -47,3 +44,14 @@ def share_among_regular(share: float, regular: float) -> float | None:
     `regular`: the part of regular ones in all that may still come.
     """
     return share / regular if share < regular else None
+
+
+def _log_weight(of_regular: float) -> float:
+    """Of what has this likelihood for a regular response; for a runaway it has 1."""
+    return math.log((1 - RUNAWAY_SHARE) * of_regular + RUNAWAY_SHARE)
+
+
+def _regular_share(of_regular: float) -> float:
+    """Probability of a regular response, given what has this likelihood for one."""
+    weight = (1 - RUNAWAY_SHARE) * of_regular
+    return weight / (weight + RUNAWAY_SHARE)

@@ -14,6 +14,8 @@ pytest.importorskip("reasoning_gym")
 
 from safetensors.torch import load_file
 
+from unit.trainers.training import reward_of_digits
+
 STEPS = 3
 CONFIG = """
 engine = "vllm"
@@ -39,17 +41,13 @@ name = "chain_sum"
 params = {{ max_terms = 2 }}
 answer = "last_number"
 """
-REWARDS = """
-def share_of_digits(completion, **_):
-    return sum(c.isdigit() for c in completion) / max(1, len(completion))
-"""
 
 
 @pytest.mark.timeout(600)  # vLLM's start takes up to 100 s on a busy machine
 def test_each_step_trains_on_what_the_new_weights_say(tmp_path: Path, tiny_model: Path) -> None:
     """Log-probabilities of every step are the trainer's own, with weights that have moved."""
-    out, rewards, config = tmp_path / "out", tmp_path / "rewards.py", tmp_path / "train.toml"
-    rewards.write_text(REWARDS)
+    out, config = tmp_path / "out", tmp_path / "train.toml"
+    rewards = reward_of_digits.__file__
     config.write_text(CONFIG.format(model=tiny_model, out=out, rewards=rewards, steps=STEPS))
     command = [sys.executable, "-m", "seer.cli.main", "train", str(config)]
     env = {**os.environ, "OMP_NUM_THREADS": "1"}
