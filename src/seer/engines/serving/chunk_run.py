@@ -77,6 +77,12 @@ class ChunkRun:
         """Tokens that this chunk has generated."""
         return len(self.logprobs)
 
+    def chunk_so_far(self) -> Chunk:
+        """The chunk with what it has generated among the earlier output."""
+        return msgspec.structs.replace(
+            self.chunk, output_token_ids=self.token_ids[self.num_prompt :]
+        )
+
     def append(self, token_id: int, logprob: float) -> ChunkEnd | None:
         """Take a sampled token; returns why the chunk ends, if it does."""
         self.token_ids.append(token_id)

@@ -191,7 +191,7 @@ class StepEngine:
 
     def _start_chunk(self, chunk: Chunk) -> None:
         try:
-            self._need_steps().start(chunk)
+            self._deliver(self._need_steps().start(chunk))
         except SeerError as error:
             self._post(self._fail_flight, chunk.request_id, error)
 

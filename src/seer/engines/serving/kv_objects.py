@@ -52,6 +52,8 @@ class RequestKV:
     filled: int = 0
     """Tokens covered from the first prompt token."""
     is_running: bool = False
+    kept: int | None = None
+    """Tokens whose KV stays when anything else wants blocks; None: all that are filled."""
 
     def table(self, block_tokens: int) -> list[int]:
         """Block table: the prompt's full blocks, then its own."""
@@ -146,6 +148,12 @@ class KVObjects:
         self._allocator.free(kv.blocks[own:])
         del kv.blocks[own:]
 
+    def give_back(self, kv: RequestKV) -> None:
+        """Free the blocks behind what is kept."""
+        if kv.kept is not None and kv.blocks:
+            kv.filled = min(kv.filled, kv.kept)
+            self.shrink(kv)
+
     def drop(self, key: KVKey) -> None:
         """Free an object (a prompt in use: when its last user has gone). Ignores unknown keys."""
         if key.member is not None:
@@ -202,7 +210,14 @@ class KVObjects:
         return False
 
     def _make_room(self, count: int) -> bool:
-        """Free idle objects, oldest first, until `count` blocks are free; False if too few."""
+        """Free what is kept for nobody, then idle objects, oldest first, until `count` blocks are.
+
+        False if too few.
+        """
+        if self._allocator.can_allocate(count):
+            return True
+        for kv in self._requests.values():
+            self.give_back(kv)
         if self._allocator.can_allocate(count):
             return True
         for kv in [kv for kv in self._requests.values() if not kv.is_running]:

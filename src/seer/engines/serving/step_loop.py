@@ -7,6 +7,7 @@ its one thread and delivers what `step` returns.
 from dataclasses import dataclass, field
 
 from seer.drafting.config import MAX_DRAFT_TOKENS
+from seer.engines.serving.ahead import AheadRuns
 from seer.engines.serving.chunk_run import ChunkRun, Taken
 from seer.engines.serving.drafting import Drafter
 from seer.engines.serving.kv_objects import KVObjects
@@ -61,6 +62,8 @@ class StepLoop:
         self._planner = StepPlanner(
             self._objects, info.block_size, info.max_running_requests, prefill_tokens_per_step
         )
+        self._max_running = info.max_running_requests
+        self._ahead = AheadRuns(self._objects, info.block_size, drafter)
         self._weight_version = 0
         self._clock = StepClock()
         self._io = self._pool_io()
@@ -68,10 +71,17 @@ class StepLoop:
     @property
     def has_work(self) -> bool:
         """Whether a step would do anything."""
+        return self._has_chunks or self._ahead.has_work
+
+    @property
+    def _has_chunks(self) -> bool:
         return self._planner.num_running + self._planner.num_waiting > 0
 
-    def start(self, chunk: Chunk) -> None:
-        """Queue a chunk. Raises EngineFailure when it cannot be run at all."""
+    def start(self, chunk: Chunk) -> StepOutput:
+        """Queue a chunk. Raises EngineFailure when it cannot be run at all.
+
+        A chunk whose tokens have all been generated already ends at once.
+        """
         if chunk.weight_version != self._weight_version:
             raise EngineFailure(
                 f"chunk of {chunk.request_id} wants weights {chunk.weight_version}, "
@@ -81,8 +91,11 @@ class StepLoop:
             raise EngineFailure(f"request {chunk.request_id} has a chunk in flight already")
         stop = StopCheck(chunk.sampling, self._model.eos_token_ids, self._model.decode)
         tokens = chunk.prompt_token_ids + chunk.output_token_ids
-        self._drafter.begin(chunk)
-        self._planner.add(ChunkRun(chunk=chunk, stop=stop, token_ids=tokens))
+        run = ChunkRun(chunk=chunk, stop=stop, token_ids=tokens)
+        end = self._ahead.resume(run)
+        self._drafter.begin(run.chunk_so_far())
+        self._planner.add(run)
+        return StepOutput(results=[] if end is None else [self._finish(run, end)])
 
     def abort(self, request_id: RequestId) -> StepOutput:
         """End the request's chunk now, if it is here."""
@@ -90,10 +103,13 @@ class StepLoop:
         run = self._planner.find(request_id)
         if run is not None:
             output.results.append(self._finish(run, ChunkEnd.ABORTED))
+        self._ahead.cut(request_id)
         return output
 
     def move(self, move: KVMove) -> KVMoved:
         """Export or drop a KV object."""
+        if move.key.member is not None:
+            self._ahead.cut(RequestId(move.key.group, move.key.member))
         if not isinstance(move, ExportKV):
             self._objects.drop(move.key)
             return KVMoved(key=move.key, ok=True)
@@ -105,15 +121,17 @@ class StepLoop:
             if prompt is None:
                 return failed
             return self._io.export_prompt(prompt, move.tier, move.slots)
-        kv = self._objects.request(RequestId(move.key.group, move.key.member))
-        if kv is None or kv.is_running:
+        request_id = RequestId(move.key.group, move.key.member)
+        kv = self._objects.request(request_id)
+        if kv is None or self._planner.find(request_id) is not None:
             return failed
         return self._io.export_request(kv, move.tier, move.slots)
 
     def update(self, update: WeightUpdate) -> None:
         """Replace the weights and drop all KV. Raises EngineFailure when chunks are in flight."""
-        if self.has_work:
+        if self._has_chunks:
             raise EngineFailure("weights cannot be updated while chunks are in flight")
+        self._ahead.clear()
         self._model.load(update.path)
         self._objects.clear()
         self._weight_version = update.version
@@ -128,8 +146,11 @@ class StepLoop:
         for run in self._planner.admit():
             self._load_kv(run)
         planned = self._planner.plan()
-        if not planned:
+        if not planned and self._has_chunks:
             raise EngineFailure("no chunk in flight fits the KV blocks")
+        planned += self._ahead.plan(self._max_running - self._planner.num_running)
+        if not planned:
+            return StepOutput()
         sampling, others = _split(planned)
         planned = [*others, *self._with_drafts(sampling)]
         draws = self._model.step(planned)
@@ -205,6 +226,9 @@ class StepLoop:
 
     def _report(self, run: ChunkRun, taken: Taken, output: StepOutput) -> None:
         """What a step came to for a request: its end, or progress when enough has come together."""
+        if self._ahead.owns(run):
+            self._ahead.note(run, taken)
+            return
         if taken.end is not None:
             output.results.append(self._finish(run, taken.end))
             return
@@ -215,12 +239,19 @@ class StepLoop:
     def _finish(self, run: ChunkRun, end: ChunkEnd) -> ChunkResult:
         """Take a chunk out; its KV stays or goes as the chunk says."""
         self._planner.remove(run)
-        self._drafter.end(run.chunk.request_id)
         if run.kv is not None:
             run.kv.is_running = False
-            if end is ChunkEnd.STOP or not run.chunk.keep_kv:
-                self._objects.drop_request(run.kv)
+        if end is ChunkEnd.LENGTH and run.chunk.keep_kv and self._has_room(run):
+            self._ahead.begin(run)
+            return run.result(end, self._load())
+        self._drafter.end(run.chunk.request_id)
+        if run.kv is not None and (end is ChunkEnd.STOP or not run.chunk.keep_kv):
+            self._objects.drop_request(run.kv)
         return run.result(end, self._load())
+
+    def _has_room(self, run: ChunkRun) -> bool:
+        """Whether the context takes a token more."""
+        return len(run.token_ids) < self._max_context
 
     def _load(self) -> InstanceLoad:
         step_s, draft_s = self._clock.take()

@@ -130,14 +130,7 @@ class StepPlanner:
         count = 1 if pending == 1 else min(pending, budget)
         if count == 0 or not self._grow(run, kv, kv.filled + count):
             return None
-        end = kv.filled + count
-        rows = Rows(
-            token_ids=run.token_ids[kv.filled : end],
-            first_position=kv.filled,
-            blocks=kv.table(self._block_tokens),
-            samples=end == len(run.token_ids),
-        )
-        return Planned(run=run, rows=rows, prompt=None)
+        return decode_rows(run, self._block_tokens, count)
 
     def _grow(self, run: ChunkRun, kv: RequestKV, num_tokens: int) -> bool:
         """Blocks for `num_tokens` tokens, preempting from the newest; False if that is the run."""
@@ -163,6 +156,20 @@ class StepPlanner:
         if kv.prompt.num_tokens % self._block_tokens:
             self._objects.copy_block(kv.prompt.blocks[-1], kv.blocks[0])
         kv.filled = kv.prompt.num_tokens
+
+
+def decode_rows(run: ChunkRun, block_tokens: int, count: int = 1) -> Planned:
+    """The run's next `count` tokens whose KV is not written; blocks for them are there."""
+    kv = run.kv
+    assert kv is not None  # noqa: S101 - only runs with KV are planned
+    end = kv.filled + count
+    rows = Rows(
+        token_ids=run.token_ids[kv.filled : end],
+        first_position=kv.filled,
+        blocks=kv.table(block_tokens),
+        samples=end == len(run.token_ids),
+    )
+    return Planned(run=run, rows=rows, prompt=None)
 
 
 def _prompt_rows(run: ChunkRun, prompt: PromptKV, budget: int) -> Planned:
