@@ -56,7 +56,7 @@ class AheadRuns:
 
     def plan(self, most: int) -> list[Planned]:
         """Rows of up to `most` runs; whoever has lost KV, or finds no free block, is cut."""
-        planned = []
+        planned: list[Planned] = []
         for run in list(self._runs.values()):
             is_whole = self._num_held(run) == len(run.token_ids)
             goes_on = self._goes_on(run) and len(planned) < most
