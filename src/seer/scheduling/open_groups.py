@@ -7,7 +7,7 @@ memory with prompts that few members share, and fewer responses run.
 
 from collections import OrderedDict
 
-PROMPT_SHARE = 1 / 16
+PROMPT_SHARE = 1 / 8
 """Part of all instances' KV that the prompts of open groups may take, each counted once."""
 
 
