@@ -51,13 +51,15 @@ def _workload(num_groups: int = 24, seed: int = 0) -> Workload:
     return Workload(name="small", groups=groups)
 
 
-def _run(policy: str, cluster: Cluster = CLUSTER, **options: object) -> SimulationResult:
+def _run(
+    policy: str, cluster: Cluster = CLUSTER, seed: int = 0, **options: object
+) -> SimulationResult:
     config = ControllerConfig(
         policy=policy,
         chunk_size=64,
         num_host_slots=cluster.pool_host_tokens // cluster.block_size,
     )
-    return Simulation(cluster, _workload(), config, **options).run()  # type: ignore[arg-type]
+    return Simulation(cluster, _workload(seed=seed), config, **options).run()  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("policy", POLICY_NAMES)
@@ -75,8 +77,14 @@ def test_every_request_gets_its_length_and_no_result_beats_the_bound(policy: str
 
 
 def test_longest_first_beats_first_come_first_served() -> None:
-    """The point of length context, on a workload whose groups differ."""
-    totals = {p: _run(p).metrics.total_time_s for p in ("group_round_robin", "divided", "seer")}
+    """The point of length context, on workloads whose groups differ: not in each, but on the whole.
+
+    Whether a member that turns out to be the longest was begun early is in part luck.
+    """
+    totals = {
+        policy: sum(_run(policy, seed=seed).metrics.total_time_s for seed in range(10))
+        for policy in ("group_round_robin", "divided", "seer")
+    }
     assert totals["seer"] < totals["divided"] < totals["group_round_robin"]
 
 
