@@ -17,9 +17,9 @@ import numpy as np
 from common import BASELINE, Key, Row, measure, parse_options, ratio_entry, report, simulate_all
 
 from seer.scheduling import open_groups, runaways, seer_policy
-from seer.scheduling.divided_policies import Waiting
+from seer.scheduling.divided_policies import Divided, Waiting
 from seer.scheduling.request_buffer import OrderKey
-from seer.scheduling.seer_policy import CHUNKS_A_RESPONSE, SeerPolicy
+from seer.scheduling.seer_policy import FEWEST_CHUNKS_A_LIMIT, SeerPolicy
 from seer.simulator.bounds import lower_bounds
 from seer.simulator.experiment import Setting
 from seer.simulator.paper_workloads import PaperWorkload, find_paper_workload
@@ -27,7 +27,7 @@ from seer.simulator.simulation import Fault
 
 WORKLOAD = "qwen2-vl-72b"
 NUM_INSTANCES, NUM_REQUESTS = 4, 2400
-SEER_CHUNK = 40_960 // CHUNKS_A_RESPONSE
+SEER_CHUNK = 40_960 // FEWEST_CHUNKS_A_LIMIT
 """seer's chunks are never longer on this workload."""
 SLOW_FACTOR = 2.0
 LOST_AT = 0.3
@@ -98,7 +98,7 @@ SWEEPS = (
     Sweep(
         name="prior error",
         title="sigma of the error of prior log lengths",
-        values=("no priors", 0.0),
+        values=("no priors", 0.0, 0.5, 1.0, 2.0),
         base="no priors",
         policies=("seer",),
     ),
@@ -142,7 +142,7 @@ WITHOUT = {
     "even end": (SeerPolicy, "end_game_spread", None),
     "upper share": (seer_policy, "UPPER_SHARE", 0.5),
     "short probe": (SeerPolicy, "order_key", _probe_to_its_end),
-    "short chunk": (seer_policy, "CHUNKS_A_LIMIT", 20),
+    "short chunk": (SeerPolicy, "chunk_tokens", Divided.chunk_tokens),
     "runaways": (runaways, "RUNAWAY_SHARE", 1e-300),
     "closed groups": (open_groups, "PROMPT_SHARE", math.inf),
 }

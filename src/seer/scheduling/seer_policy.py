@@ -10,8 +10,8 @@ members of a group differ much, little where they are alike (docs/log.md, docs/s
 - A request that fits nowhere is passed over a few times in a round, so that memory left by a long
   one's reservation is used. Once nobody else waits, instances are kept at even numbers of requests,
   so that the last ones, which bound the rollout, all run in small batches.
-Chunks are short against the limit and grow with the request: a whole chunk is reserved, and half of
-it is unused on average, so what that wastes is a small part of what the request holds anyway.
+Chunks are short against the limit and grow a little with the request: a whole chunk is reserved,
+and half of it is unused on average, so what that wastes is a small part of what the request holds.
 Groups are opened as far as their prompts leave room (`open_groups.py`).
 """
 
@@ -34,12 +34,14 @@ LEVELS = 12
 so that requests do not take each other's memory in turns."""
 UPPER_SHARE = 0.8
 """Probability that a request stays below the length that it is ordered by."""
-CHUNKS_A_LIMIT = 96
-"""The first chunks are this part of the limit, ..."""
 CHUNKS_A_RESPONSE = 8
-"""... later ones this part of what the request has, ..."""
+"""A chunk is this part of what the request has, ..."""
+MOST_CHUNKS_A_LIMIT = 96
+"""... but at least this part of the limit, as the first ones are, ..."""
+FEWEST_CHUNKS_A_LIMIT = 48
+"""... and at most this part of it; ..."""
 MIN_CHUNK = 32
-"""... and none is uselessly short."""
+"""... none is uselessly short."""
 _PROBE, _REST, _CLOSED = range(3)
 
 
@@ -91,12 +93,11 @@ class SeerPolicy(Divided):
         return way_to_go_weight(self._lengths.estimate(request.request_id), request)
 
     def chunk_tokens(self, request: Waiting) -> int:
-        """The chunk size, but a small part of the limit, or of what it has, at most."""
-        most = max(
-            MIN_CHUNK,
-            request.max_tokens // CHUNKS_A_LIMIT,
-            request.num_generated // CHUNKS_A_RESPONSE,
+        """The chunk size at most, and of what it has and of the limit small parts."""
+        part = max(
+            request.num_generated // CHUNKS_A_RESPONSE, request.max_tokens // MOST_CHUNKS_A_LIMIT
         )
+        most = max(MIN_CHUNK, min(part, request.max_tokens // FEWEST_CHUNKS_A_LIMIT))
         size = most if self._chunk_size is None else min(self._chunk_size, most)
         return chunk_tokens(size, request.num_generated, request.max_tokens)
 

@@ -5,9 +5,10 @@ import pytest
 
 from seer.scheduling.open_groups import PROMPT_SHARE
 from seer.scheduling.seer_policy import (
-    CHUNKS_A_LIMIT,
     CHUNKS_A_RESPONSE,
+    FEWEST_CHUNKS_A_LIMIT,
     MIN_CHUNK,
+    MOST_CHUNKS_A_LIMIT,
     SeerPolicy,
 )
 from seer.types import GroupSpec, RequestId
@@ -79,9 +80,11 @@ def test_a_group_waits_until_its_prompt_has_room() -> None:
 
 
 def test_a_chunk_is_a_small_part_of_the_limit(policy: SeerPolicy) -> None:
-    """Longer for who has much, never longer than the chunk size, never uselessly short."""
-    assert policy.chunk_tokens(_Request(RequestId(0, 0))) == LIMIT // CHUNKS_A_LIMIT
-    assert policy.chunk_tokens(_Request(RequestId(0, 0), 4000)) == 4000 // CHUNKS_A_RESPONSE
+    """A little longer for who has much, never more than the chunk size, never uselessly short."""
+    request = RequestId(0, 0)
+    assert policy.chunk_tokens(_Request(request)) == LIMIT // MOST_CHUNKS_A_LIMIT
+    assert policy.chunk_tokens(_Request(request, 1200)) == 1200 // CHUNKS_A_RESPONSE
+    assert policy.chunk_tokens(_Request(request, 4000)) == LIMIT // FEWEST_CHUNKS_A_LIMIT
     assert SeerPolicy(50).chunk_tokens(_Request(RequestId(0, 0))) == 50
     assert SeerPolicy(None).chunk_tokens(_Request(RequestId(0, 0), 0, 64)) == MIN_CHUNK
     assert policy.chunk_tokens(_Request(RequestId(0, 0), LIMIT - 5)) == 5
