@@ -35,7 +35,8 @@ class Cluster:
     disk_bytes_per_s: float = 5e9
     takes_between_steps: bool = False
     """Whether chunks join, and KV is copied, between two steps and by who makes them, as the local
-    engine does it; else at once, and beside the steps."""
+    engine does it; else at once, and beside the steps. A request that is given its next chunk where
+    and when its last one ended goes on without a pause, as that engine does not wait for it."""
     handover_s: float = 0.0
     """From the decision to start a chunk until it has reached its instance."""
     slowdown: Mapping[int, float] = field(default_factory=dict)

@@ -158,6 +158,8 @@ class Simulation:
         self._generated: Counter[RequestId] = Counter()
         self._finished_members: Counter[int] = Counter()
         self._where: dict[RequestId, int] = {}
+        self._last_end: dict[RequestId, tuple[float, int]] = {}
+        """When and on which instance each request's last chunk ended."""
         self._finish_s: dict[RequestId, float] = {}
         self._last_busy_s = dict.fromkeys(range(cluster.num_instances), 0.0)
         self._num_unfinished = min(len(workload.groups), stop_after_groups or len(workload.groups))
@@ -258,6 +260,7 @@ class Simulation:
     def _end(self, event: ChunkFinished) -> None:
         self._generated[event.request_id] += event.num_tokens
         del self._where[event.request_id]
+        self._last_end[event.request_id] = (self._now, event.instance_id)
         self._last_busy_s[event.instance_id] = self._now
         self._handle(event)
 
@@ -316,6 +319,9 @@ class Simulation:
             end=ChunkEnd.STOP if left <= start.max_tokens else ChunkEnd.LENGTH,
             stats=ChunkStats(num_loaded_bytes=num_slots * self._info.block_bytes),
         )
+        if self._goes_on(start):
+            self._arrive(_Arrival(chunk, 0))
+            return
         loaded_tokens = max((entry.num_tokens for entry in start.loads), default=0)
         seconds = sum(self._copy_s(entry.tier, len(entry.slots)) for entry in start.loads)
         links = self._links[start.instance_id]
@@ -328,6 +334,11 @@ class Simulation:
         else:
             time = links.into.send(begin, seconds) if start.loads else begin
             self._push(time, _Arrival(chunk, loaded_tokens))
+
+    def _goes_on(self, start: StartChunk) -> bool:
+        """Whether an engine that takes chunks between steps has not let go of the request."""
+        is_back_at_once = self._last_end.get(start.request_id) == (self._now, start.instance_id)
+        return self._cluster.takes_between_steps and is_back_at_once and not start.loads
 
     def _export(self, export: ExportObject) -> None:
         seconds = self._copy_s(Tier.HOST, len(export.slots))
